@@ -1,0 +1,115 @@
+"""Every error sm-patch reports: a stable id, what happened, where, what to do, and an exit code.
+
+Exit codes (also in the README): 0 done or clean, 1 something pending or drifted, 2 usage, 3 no engine or
+unsupported, 4 conflict or local edits, 5 recovery needed, 6 I/O or permission.
+"""
+
+from __future__ import annotations
+
+
+class SmPatchError(Exception):
+    """Base of all errors that a user may see.
+
+    ``what`` is one sentence, ``where`` a path or path:line, ``hint`` what to do next, ``link`` evidence.
+    """
+
+    id = "internal"
+    exit_code = 3
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "", link: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+        self.link = link
+
+    def as_dict(self) -> dict[str, str | int]:
+        """The error as JSON-ready data."""
+        fields = {"id": self.id, "exit_code": self.exit_code, "what": self.what, "where": self.where}
+        return {**fields, "hint": self.hint, "link": self.link}
+
+
+class UsageError(SmPatchError):
+    id = "usage"
+    exit_code = 2
+
+
+class UnknownGate(UsageError):
+    id = "unknown-gate"
+
+
+class UnknownSM(UsageError):
+    id = "unknown-sm"
+
+
+class UnknownEngine(UsageError):
+    id = "unknown-engine"
+
+
+class BadAssumption(UsageError):
+    id = "bad-assumption"
+
+
+class NoEngine(SmPatchError):
+    id = "no-engine"
+
+
+class NoInterpreter(SmPatchError):
+    id = "no-interpreter"
+
+
+class Unrecognised(SmPatchError):
+    """A site was not found as declared: zero, two, or a shape no recipe knows."""
+
+    id = "unrecognised"
+
+
+class Unparsable(SmPatchError):
+    id = "unparsable"
+
+
+class Refused(SmPatchError):
+    """A requirement of the gate is not met, or the gate is one that must not be opened."""
+
+    id = "refused"
+
+
+class ProofFailed(SmPatchError):
+    id = "proof-failed"
+
+
+class RecipeError(SmPatchError):
+    """A recipe is wrong in itself: a defect of sm-patch or of a third-party pack."""
+
+    id = "recipe"
+
+
+class LocalEdits(SmPatchError):
+    id = "local-edits"
+    exit_code = 4
+
+
+class ChangedMeanwhile(SmPatchError):
+    id = "changed-meanwhile"
+    exit_code = 4
+
+
+class Busy(SmPatchError):
+    """Another sm-patch holds the lock of this installation."""
+
+    id = "busy"
+    exit_code = 4
+
+
+class RecoveryNeeded(SmPatchError):
+    id = "recovery-needed"
+    exit_code = 5
+
+
+class StoreDamaged(RecoveryNeeded):
+    id = "store-damaged"
+
+
+class IOFailure(SmPatchError):
+    id = "io"
+    exit_code = 6

@@ -1,0 +1,184 @@
+"""A Python source file as bytes: encoding, lines, digest, definitions and the byte span of any node.
+
+Positions: ``ast`` counts columns in UTF-8 bytes and lines after \\r\\n, \\r and \\n only, so a span found
+here cuts the very bytes of the file, whatever its newlines.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from patcher.errors import IOFailure, Unparsable
+
+BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def digest(data: bytes) -> str:
+    """The SHA-256 of ``data`` in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Source:
+    """One file's bytes and what can be read from them.
+
+    ``name`` is the path shown to people. Raises Unparsable (on first use of ``tree``) when the bytes are
+    not UTF-8 Python that this interpreter's ``ast`` reads.
+    """
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self.data = data
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.data)
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        self._refuse_other_encodings()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return ast.parse(self.data)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            line = getattr(error, "lineno", None)
+            raise Unparsable(
+                f"the file does not parse: {getattr(error, 'msg', None) or error}",
+                where=f"{self.name}:{line}" if line else self.name,
+                hint="if it uses syntax newer than this Python, run sm-patch with the engine's own Python",
+            ) from error
+
+    def _refuse_other_encodings(self) -> None:
+        try:
+            self.data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Unparsable(
+                f"the file is not UTF-8 (byte {error.start})",
+                where=self.name,
+                hint="sm-patch edits UTF-8 sources only",
+            ) from error
+        for line in self.data.removeprefix(BOM).split(b"\n", 2)[:2]:
+            cookie = _COOKIE.match(line)
+            if cookie and cookie[1].lower().replace(b"_", b"-") not in (b"utf-8", b"utf8", b"ascii", b"us-ascii"):
+                declared = cookie[1].decode("ascii", "replace")
+                raise Unparsable(
+                    f"the file declares the encoding {declared}",
+                    where=self.name,
+                    hint="sm-patch edits UTF-8 sources only",
+                )
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Byte offset of the start of each line (line 1 first)."""
+        return [0, *(match.end() for match in _LINE_END.finditer(self.data))]
+
+    @cached_property
+    def newline(self) -> bytes:
+        """The file's first line ending; inserted lines get the same."""
+        match = _LINE_END.search(self.data)
+        return match[0] if match else b"\n"
+
+    def offset(self, line: int, column: int) -> int:
+        """Byte offset of an ``ast`` position (line from 1, column in UTF-8 bytes)."""
+        bom = len(BOM) if line == 1 and self.data.startswith(BOM) else 0
+        return self.line_starts[line - 1] + column + bom
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Byte span of a node, without parentheses around an expression."""
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self.span(node)
+        return self.data[start:end].decode("utf-8")
+
+    def line(self, number: int) -> bytes:
+        """The bytes of a line without its ending."""
+        start = self.line_starts[number - 1]
+        end = self.line_starts[number] if number < len(self.line_starts) else len(self.data)
+        return self.data[start:end].rstrip(b"\r\n")
+
+    @property
+    def line_count(self) -> int:
+        return len(self.line_starts)
+
+    @cached_property
+    def definitions(self) -> dict[str, list[Definition]]:
+        """Functions and classes by qualified name (``Class.method``); a name defined twice has two entries."""
+        found: dict[str, list[Definition]] = {}
+        for qualname, node in _definitions(self.tree.body, ""):
+            found.setdefault(qualname, []).append(node)
+        return found
+
+
+def _definitions(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Definition]]:
+    for node in body:
+        if isinstance(node, Definition):
+            qualname = prefix + node.name
+            yield qualname, node
+            yield from _definitions(node.body, qualname + ".")
+        else:
+            for inner in bodies(node):
+                yield from _definitions(inner, prefix)
+
+
+def bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The statement lists directly below a statement (body, orelse, handlers, cases)."""
+    for _, value in ast.iter_fields(node):
+        if isinstance(value, list):
+            if value and isinstance(value[0], ast.stmt):
+                yield value
+            elif value and isinstance(value[0], ast.excepthandler | ast.match_case):
+                for part in value:
+                    yield part.body
+
+
+class SourceTree:
+    """The files below one folder, read once each; ``overlay`` stands in for files not written yet.
+
+    ``read`` files are remembered (``seen``), so that a cached answer can name everything it depends on.
+    """
+
+    def __init__(self, root: Path, overlay: Mapping[str, bytes] | None = None) -> None:
+        self.root = root
+        self._sources: dict[str, Source | None] = {}
+        for path, data in (overlay or {}).items():
+            self._sources[path] = Source(path, data)
+
+    def get(self, path: str) -> Source | None:
+        """The file at ``path`` (relative, with ``/``), or None when there is none. Raises IOFailure."""
+        if path not in self._sources:
+            self._sources[path] = self._read(path)
+        return self._sources[path]
+
+    def _read(self, path: str) -> Source | None:
+        try:
+            return Source(path, (self.root / path).read_bytes())
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise IOFailure(
+                f"cannot read the file: {error.strerror}", where=str(self.root / path), hint="check its permissions"
+            ) from error
+
+    def with_overlay(self, overlay: Mapping[str, bytes]) -> SourceTree:
+        """The same tree with some files replaced; files already read are shared."""
+        other = SourceTree(self.root, overlay)
+        for path, source in self._sources.items():
+            other._sources.setdefault(path, source)
+        return other
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """Every path asked for so far, found or not."""
+        return tuple(self._sources)
