@@ -36,6 +36,11 @@ class Formula:
             return {self.atom}
         return set().union(*(part.atoms() for part in self.parts)) if self.parts else set()
 
+    def reads(self) -> int:
+        """How many times atoms occur; a place that raises counts beyond any number of atoms."""
+        own = {"atom": 1, "raise": 1_000}.get(self.op, 0)
+        return own + sum(part.reads() for part in self.parts)
+
     def evaluate(self, values: dict[str, bool]) -> bool | None:
         """The truth under an assignment of the atoms; None when evaluating it raises."""
         if self.op == "atom":
@@ -59,13 +64,10 @@ TRUE, FALSE, RAISE = Formula("true"), Formula("false"), Formula("raise")
 def reduce(node: ast.expr, scope: Scope, predicates: Predicates, world: World) -> Formula:
     """The formula that is left of a condition when everything known in ``world`` is filled in."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        inner = reduce(node.operand, scope, predicates, world)
-        if inner.op == "not":
-            return inner.parts[0]
-        return {"true": FALSE, "false": TRUE, "raise": RAISE}.get(inner.op) or Formula("not", (inner,))
+        return negate(reduce(node.operand, scope, predicates, world))
     if isinstance(node, ast.BoolOp):
         op = "or" if isinstance(node.op, ast.Or) else "and"
-        return _join(op, [reduce(part, scope, predicates, world) for part in node.values])
+        return join(op, [reduce(part, scope, predicates, world) for part in node.values])
     if isinstance(node, ast.NamedExpr):
         return reduce(node.value, scope, predicates, world)
     try:
@@ -77,20 +79,28 @@ def reduce(node: ast.expr, scope: Scope, predicates: Predicates, world: World) -
     return TRUE if truth else FALSE
 
 
-def _join(op: str, parts: list[Formula]) -> Formula:
+def negate(inner: Formula) -> Formula:
+    """The reduced negation of a reduced formula."""
+    if inner.op == "not":
+        return inner.parts[0]
+    return {"true": FALSE, "false": TRUE, "raise": RAISE}.get(inner.op) or Formula("not", (inner,))
+
+
+def join(op: str, parts: list[Formula]) -> Formula:
+    """The reduced conjunction (``and``) or disjunction (``or``) of reduced formulas."""
     stop, neutral = (TRUE, FALSE) if op == "or" else (FALSE, TRUE)
     kept: list[Formula] = []
     for part in parts:
         if part == neutral:
             continue
+        if part == stop:
+            return stop  # whatever the atoms before it say
         kept.extend(part.parts if part.op == op else [part])
-        if part in (stop, RAISE):
+        if part == RAISE:
             break  # nothing behind it is evaluated
     if not kept:
         return neutral
-    if kept[0] in (stop, RAISE) or len(kept) == 1:
-        return kept[0]
-    return Formula(op, tuple(kept))
+    return kept[0] if len(kept) == 1 else Formula(op, tuple(kept))
 
 
 def truth(formula: Formula) -> Truth:
@@ -99,8 +109,8 @@ def truth(formula: Formula) -> Truth:
     if formula.op in simple:
         return simple[formula.op]
     atoms = sorted(formula.atoms())
-    if len(atoms) > _ATOM_LIMIT:
-        return Truth.DEPENDS
+    if formula.reads() == len(atoms) or len(atoms) > _ATOM_LIMIT:
+        return Truth.DEPENDS  # each atom is read once: some assignment makes it true, another false
     outcomes = {formula.evaluate(dict(zip(atoms, row, strict=True))) for row in _rows(len(atoms))}
     if outcomes == {True}:
         return Truth.ALWAYS

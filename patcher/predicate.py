@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from patcher.arch import ALL_SMS, SM
 from patcher.source import Definition, Source, SourceTree, bodies
 
+_GLOBAL = re.compile(rb"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
 _STEP_LIMIT = 20_000
 _DEPTH_LIMIT = 60
 
@@ -43,8 +45,8 @@ class World:
 
 
 def cuda_world(sm: SM) -> World:
-    """A CUDA 13 machine with one GPU of this SM."""
-    return World("cuda", (sm.major, sm.minor), "13.0")
+    """A CUDA 12.9 machine with one GPU of this SM (new enough for every check, not yet 13)."""
+    return World("cuda", (sm.major, sm.minor), "12.9")
 
 
 # AMD GPUs report capabilities in the same range (RDNA4 says (12, 0)): an edit must not reach them.
@@ -135,6 +137,10 @@ class Module:
         self.is_package = is_package
         self.bindings: dict[str, list[Binding]] = {}
         self.stars: list[ast.ImportFrom] = []
+        # A name that some function rebinds is a variable: what the module first gave it says nothing.
+        self.rebound = {
+            name.strip().decode() for match in _GLOBAL.finditer(source.data) for name in match[1].split(b",")
+        }
         self._collect(source.tree.body, ())
 
     def _collect(self, body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...]) -> None:
@@ -306,6 +312,8 @@ class Predicates:
         return value
 
     def _find_module_attribute(self, module: Module, name: str) -> Any:
+        if name in module.rebound:
+            return UNKNOWN
         candidates = []
         for binding in module.bindings.get(name, ()):
             sides = [self._side(test, side, module) for test, side in binding.guards]
@@ -738,7 +746,6 @@ class Predicates:
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             for name in bound_names(node):
                 scope.variables[name] = self._bound_value(node, name, scope)
-            self._store_fields(node, scope)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             for name in bound_names(node):
                 scope.variables[name] = self._bound_value(node, name, scope)
@@ -750,19 +757,12 @@ class Predicates:
             raise _GiveUp
 
     def _run_expression(self, node: ast.expr, scope: Scope) -> None:
+        # A class that sets its fields past its own __setattr__ does not reassign them; ``self.x = …`` is a variable.
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__setattr__" and len(node.args) == 3:
             target, name = self._eval(node.args[0], scope), self._eval(node.args[1], scope)
             if isinstance(target, _Instance) and isinstance(name, str):
                 target.fields[name] = self._eval(node.args[2], scope)
         # Any other bare call (logging, warnings) has no bearing on the value.
-
-    def _store_fields(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        for target in targets:
-            if isinstance(target, ast.Attribute):
-                owner = self._eval(target.value, scope)
-                if isinstance(owner, _Instance):
-                    owner.fields[target.attr] = self._eval(node.value, scope) if node.value else UNKNOWN
 
 
 class _FellThrough:

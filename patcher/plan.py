@@ -1,0 +1,290 @@
+"""From installed source to what is there (reports) and what would change (a plan), all in memory.
+
+The bytes that a file should have follow from its original bytes and the set of gates to be in force, applied in
+the order of their ids. So recipes compose in any order, each reverts alone, and planning twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from patcher.arch import SM
+from patcher.condition import Truth
+from patcher.errors import SmPatchError, Unrecognised
+from patcher.gate import Action, Direction, Engine, Facts, Finding, Gate, Level, State
+from patcher.predicate import Predicates, World, cuda_world
+from patcher.proof import Claim, prove
+from patcher.sites import Place, Site, Target, View, splice, view_of
+from patcher.source import SourceTree
+
+Gates = Mapping[type[Gate], Direction]
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """One site as found: where, its text, and whether it lets the SM through (None when it was not found)."""
+
+    site: Site
+    place: Place | None
+    admits: bool | None
+    error: SmPatchError | None = None
+
+    @property
+    def where(self) -> str:
+        return f"{self.place.path}:{self.place.line}" if self.place else self.site.path
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """A gate on an installation for one SM: its state, why, and what decides."""
+
+    gate: type[Gate]
+    sm: SM
+    state: State
+    reason: str
+    sites: Sequence[SiteReport] = ()
+    findings: Sequence[Finding] = ()
+    direction: Direction | None = None
+    """What applying it would do; None when there is nothing to do."""
+    link: str = ""
+
+    @property
+    def found(self) -> int:
+        return sum(1 for site in self.sites if site.place is not None)
+
+    @property
+    def met(self) -> bool:
+        return all(finding.met for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One file of a plan: bytes before and after. ``path`` is relative to the folder that holds the package."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
+@dataclass(frozen=True)
+class GateStep:
+    """One gate's part of a plan, proven."""
+
+    gate: type[Gate]
+    direction: Direction
+    paths: tuple[str, ...]
+    sites: int
+    edited: int
+    checks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a set of gates makes of the original files. ``changes`` holds only files that differ."""
+
+    steps: Sequence[GateStep] = ()
+    changes: Mapping[str, FileChange] = field(default_factory=dict)
+
+
+class Inspector:
+    """Looks at one engine's source for one version. Reads files through ``tree`` and keeps what it has parsed."""
+
+    def __init__(self, engine: Engine, tree: SourceTree, version: str | None, facts: Facts) -> None:
+        self.engine = engine
+        self.version = version
+        self.facts = facts
+        self.predicates = Predicates(tree, engine.package)
+
+    def with_tree(self, tree: SourceTree) -> Inspector:
+        return Inspector(self.engine, tree, self.version, self.facts)
+
+    # -- finding ---------------------------------------------------------------------------------------------
+
+    def sites(self, gate: type[Gate]) -> Sequence[Site]:
+        """The gate's sites in this version; where the version is not known, the newest era that is all found."""
+        if self.version is not None:
+            return gate.sites_for(self.version)
+        eras = [gate.sites_for(version) for version in _era_starts(gate)]
+        for era in eras:
+            if era and all(report.place for report in map(self.find, era)):
+                return era
+        return ()
+
+    def find(self, site: Site, worlds: Sequence[World] = ()) -> SiteReport:
+        """Look for one site. Errors are kept in the report: one broken file must not hide the others."""
+        try:
+            view = self.view(site)
+            place = site.find(view)[0]
+            admits = all(place.admits(world) in (Truth.ALWAYS, Truth.DEPENDS) for world in worlds)
+            return SiteReport(site, place, admits)
+        except SmPatchError as error:
+            return SiteReport(site, None, None, error)
+
+    def view(self, site: Site) -> View:
+        view = view_of(self.engine, site.path, self.predicates)
+        if view is None:
+            raise Unrecognised("the file does not exist", where=f"{self.engine.package}/{site.path}")
+        return view
+
+    # -- reports ---------------------------------------------------------------------------------------------
+
+    def report(self, gate: type[Gate], sm: SM, active: Direction | None = None) -> GateReport:
+        """The gate's state for ``sm``. ``active``: the direction in which sm-patch has it applied, if it has."""
+        sites = [self.find(site, [cuda_world(sm)]) for site in self.sites(gate)]
+        if not sites:
+            return GateReport(gate, sm, State.ABSENT, self._why_absent(gate))
+        findings = [requirement.check(self.facts, sm) for requirement in gate.requires]
+        state, reason, direction = self._judge(gate, sm, sites, findings, active)
+        link = next((f.link for f in findings if not f.met), "") or next((e.link for e in gate.evidence), "")
+        return GateReport(gate, sm, state, reason, sites, findings, direction, link)
+
+    def _why_absent(self, gate: type[Gate]) -> str:
+        since = ", ".join(dict.fromkeys(site.versions for site in gate.sites))
+        return f"{self.engine.name} {self.version or '(version not known)'} has no such gate (it is in {since})"
+
+    def _judge(
+        self,
+        gate: type[Gate],
+        sm: SM,
+        sites: Sequence[SiteReport],
+        findings: Sequence[Finding],
+        active: Direction | None,
+    ) -> tuple[State, str, Direction | None]:
+        lost = next((site for site in sites if site.error is not None), None)
+        if lost is not None and lost.error is not None:
+            where = f" ({lost.error.where})" if lost.error.where else ""
+            return State.UNRECOGNISED, f"{lost.error.what}{where}", None
+        admitting = sum(1 for site in sites if site.admits)
+        unmet = [finding for finding in findings if not finding.met]
+        if 0 < admitting < len(sites):
+            reason = f"{admitting} of {len(sites)} sites let SM{sm} through: the feature does not work as a whole"
+            return State.PARTIAL, reason, None if unmet or sm not in gate.targets else Direction.OPEN
+        is_open = admitting == len(sites)
+        if active is not None and is_open is (active is Direction.OPEN):
+            done = "opened" if active is Direction.OPEN else "closed"
+            warning = f"; but {_refusal(unmet)}" if unmet and active is Direction.OPEN else ""
+            return State.PATCHED, f"{done} by sm-patch at {_count(len(sites), 'site')}{warning}", None
+        if sm not in gate.targets:
+            side = State.OPEN if is_open else State.CLOSED
+            return side, f"as upstream has it; the recipe is for SM{_listed(gate.targets)} only", None
+        return self._judge_unpatched(gate, is_open, unmet)
+
+    def _judge_unpatched(
+        self, gate: type[Gate], is_open: bool, unmet: Sequence[Finding]
+    ) -> tuple[State, str, Direction | None]:
+        if gate.action is Action.CLOSE:
+            if is_open and unmet:
+                return State.REFUSED, _refusal(unmet), None
+            if is_open:
+                return State.TOO_OPEN, "upstream lets it in where it breaks", Direction.CLOSE
+            return State.CLOSED, "upstream keeps it out", None
+        if is_open and unmet and gate.closes_when_unmet:
+            return State.TOO_OPEN, f"upstream lets it in, but {_refusal(unmet)}", Direction.CLOSE
+        if is_open:
+            return State.OPEN, "upstream lets it in", None
+        if gate.level is Level.REFUSED:
+            return State.REFUSED, gate.risk, None
+        if unmet:
+            return State.REFUSED, _refusal(unmet), None
+        return State.CLOSED, gate.opt_in or "upstream keeps it out; the recipe opens it", Direction.OPEN
+
+    # -- plans -----------------------------------------------------------------------------------------------
+
+    def plan(self, wanted: Gates) -> Plan:
+        """Apply the wanted gates to the tree's files, in memory, each proven. Raises what stands in the way."""
+        inspector: Inspector = self
+        overlay: dict[str, bytes] = {}
+        steps = []
+        for gate, direction in sorted(wanted.items(), key=lambda item: item[0].id):
+            step, inspector = inspector._step(gate, direction, overlay)
+            steps.append(step)
+        changes = {}
+        for path, after in overlay.items():
+            source = self.predicates.tree.get(path)
+            assert source is not None
+            if source.data != after:
+                changes[path] = FileChange(path, source.data, after)
+        return Plan(steps, changes)
+
+    def _step(self, gate: type[Gate], direction: Direction, overlay: dict[str, bytes]) -> tuple[GateStep, Inspector]:
+        sites = self.sites(gate)
+        if not sites:
+            raise Unrecognised(f"{gate.id}: {self._why_absent(gate)}")
+        worlds = [cuda_world(sm) for sm in sorted(gate.targets)]
+        after: Inspector = self
+        edited = []
+        try:
+            for site in sites:
+                changed = after._edit(site, gate, direction, worlds)
+                if changed is None:
+                    continue
+                path, data = changed
+                overlay[path] = data
+                edited.append(path)
+                after = after.with_tree(after.predicates.tree.with_overlay({path: data}))
+            checks = self._prove(after, gate, direction, sites)
+        except SmPatchError as error:
+            error.what = f"{gate.id}: {error.what}"
+            raise
+        paths = tuple(dict.fromkeys(f"{self.engine.package}/{site.path}" for site in sites))
+        return GateStep(gate, direction, paths, len(sites), len(edited), checks), after
+
+    def _edit(
+        self, site: Site, gate: type[Gate], direction: Direction, worlds: Sequence[World]
+    ) -> tuple[str, bytes] | None:
+        """One site's file with the site changed; None when it already is as wanted."""
+        view = self.view(site)
+        place = site.find(view)[0]
+        admitted = [place.admits(world) in (Truth.ALWAYS, Truth.DEPENDS) for world in worlds]
+        wanted = direction is Direction.OPEN
+        if all(side is wanted for side in admitted):
+            return None
+        missing = frozenset(w.sm for w, side in zip(worlds, admitted, strict=True) if side is not wanted and w.sm)
+        target = Target(missing, self.engine.spellings_for(missing), f"sm-patch: {gate.id}")
+        return view.path, splice(view.source.data, site.change(place, view, direction, target))
+
+    def _prove(
+        self, after: Inspector, gate: type[Gate], direction: Direction, sites: Sequence[Site]
+    ) -> tuple[str, ...]:
+        checks: tuple[str, ...] = ()
+        for path in dict.fromkeys(site.path for site in sites):
+            here = [site for site in sites if site.path == path]
+            claim = Claim(here, direction, gate.targets)
+            checks = prove(self.view(here[0]), after.view(here[0]), claim)
+        return checks
+
+
+def default_gates(reports: Iterable[GateReport]) -> list[GateReport]:
+    """The reports that ``apply`` acts on by itself: well founded, requirements met, not opt-in, something to do."""
+    return [
+        report
+        for report in reports
+        if report.gate.level in (Level.BACKPORT, Level.REPORTED)
+        and not report.gate.opt_in
+        and report.direction is not None
+        and report.state in (State.CLOSED, State.TOO_OPEN, State.PARTIAL)
+    ]
+
+
+def _era_starts(gate: type[Gate]) -> list[str]:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    starts = {s.version for site in gate.sites for s in SpecifierSet(site.versions) if s.operator == ">="}
+    return sorted(starts, key=Version, reverse=True)
+
+
+def _refusal(unmet: Sequence[Finding]) -> str:
+    first = unmet[0]
+    where = next((finding.where for finding in unmet if finding.where), "")
+    at = f" [{where}]" if where else ""
+    return f"it needs {first.needs}, found {first.found}{at}: {first.because}"
+
+
+def _listed(sms: Iterable[SM]) -> str:
+    return "/".join(str(sm) for sm in sorted(sms))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,319 @@
+"""The proof: an independent check of one gate's change, made before anything is written.
+
+It reads the files before and after with ``ast`` and shares nothing with the edit. It checks that
+
+1. compiles      both versions compile;
+2. only-sites    the trees differ only by the declared kinds of change, inside the declared definitions;
+3. others-same   for every world that is not a target, each changed condition has the same truth for every
+                 assignment of its opaque atoms, and each inserted statement is not reached;
+4. targets       the targets are let in (or kept out) at every site, and nothing else was taken from them;
+5. names-bound   every added name is bound where it is used;
+6. settled       looking again finds nothing left to do.
+
+The store checks the seventh: the backup gives back the original bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from patcher.arch import SM
+from patcher.condition import FALSE, TRUE, Truth, equivalent, implies, reduce, truth
+from patcher.errors import ProofFailed, SmPatchError
+from patcher.gate import Direction
+from patcher.predicate import ALL_WORLDS, UNKNOWN, Raises, Scope, World, bound_names, cuda_world
+from patcher.sites import ConditionSite, GuardSite, Site, View
+from patcher.source import Definition
+
+CHECKS = ("compiles", "only-sites", "others-same", "targets", "names-bound", "settled")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a change says of itself: the sites it edited in one file, which way, and for which SMs."""
+
+    sites: Sequence[Site]
+    direction: Direction
+    sms: frozenset[SM]
+
+
+@dataclass(frozen=True)
+class _Changed:
+    before: ast.expr
+    after: ast.expr
+    definition: str
+    scope_before: Definition | None
+    scope_after: Definition | None
+
+
+@dataclass(frozen=True)
+class _Inserted:
+    node: ast.stmt
+    definition: str
+    scope: Definition | None
+
+
+@dataclass(frozen=True)
+class _Imported:
+    node: ast.ImportFrom
+    names: tuple[str, ...]
+
+
+_Difference = _Changed | _Inserted | _Imported
+
+
+def prove(before: View, after: View, claim: Claim) -> tuple[str, ...]:
+    """Check one file's change. Returns the names of the checks made; raises ProofFailed naming the one that failed."""
+    prover = _Prover(before, after, claim)
+    prover.compiles()
+    differences = prover.differences()
+    for difference in differences:
+        prover.check(difference)
+    prover.targets_reached()
+    return CHECKS
+
+
+class _Prover:
+    def __init__(self, before: View, after: View, claim: Claim) -> None:
+        self.before = before
+        self.after = after
+        self.claim = claim
+        self.others = [w for w in ALL_WORLDS if w.sm not in claim.sms]
+        self.targets = [cuda_world(sm) for sm in sorted(claim.sms)]
+
+    def fail(self, check: str, why: str, line: int = 0) -> ProofFailed:
+        where = f"{self.after.path}:{line}" if line else self.after.path
+        hint = "nothing was written; please report this release and file"
+        return ProofFailed(f"the proof failed at '{check}': {why}", where=where, hint=hint)
+
+    # 1
+    def compiles(self) -> None:
+        for view in (self.before, self.after):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    compile(view.source.data, view.path, "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as error:
+                raise self.fail("compiles", str(error)) from error
+
+    # 2
+    def differences(self) -> list[_Difference]:
+        return list(self._body(self.before.source.tree.body, self.after.source.tree.body, "", None, None))
+
+    def _outside(self, node: ast.AST, why: str) -> ProofFailed:
+        return self.fail("only-sites", why, getattr(node, "lineno", 0))
+
+    def _body(
+        self,
+        before: list[ast.stmt],
+        after: list[ast.stmt],
+        definition: str,
+        scope_before: Definition | None,
+        scope_after: Definition | None,
+    ) -> Iterator[_Difference]:
+        """Differences of two statement lists: the same statements in order, some changed, some inserted."""
+        position = 0
+        for index, node in enumerate(after):
+            current = before[position] if position < len(before) else None
+            behind = after[index + 1] if index + 1 < len(after) else None
+            if current is not None and self._untouched(current, node):
+                position += 1
+            elif current is not None and behind is not None and self._untouched(current, behind):
+                yield _Inserted(node, definition, scope_after)
+            elif current is not None and type(current) is type(node):
+                yield from self._statement(current, node, definition, scope_before, scope_after)
+                position += 1
+            else:
+                yield _Inserted(node, definition, scope_after)
+        if position != len(before):
+            raise self._outside(before[position], "a statement is gone")
+
+    def _untouched(self, before: ast.stmt, after: ast.stmt) -> bool:
+        """Whether the bytes are the same, decorators included: then so is the meaning."""
+        if self.before.source.text(before) != self.after.source.text(after):
+            return False
+        old, new = getattr(before, "decorator_list", []), getattr(after, "decorator_list", [])
+        return [self.before.source.text(d) for d in old] == [self.after.source.text(d) for d in new]
+
+    def _statement(
+        self,
+        before: ast.stmt,
+        after: ast.stmt,
+        definition: str,
+        scope_before: Definition | None,
+        scope_after: Definition | None,
+    ) -> Iterator[_Difference]:
+        if isinstance(before, ast.ImportFrom) and isinstance(after, ast.ImportFrom):
+            yield self._import(before, after)
+            return
+        if isinstance(before, Definition) and isinstance(after, Definition):
+            if before.name != after.name:
+                raise self._outside(after, "a definition was renamed")
+            definition = f"{definition}.{before.name}" if definition else before.name
+            scope_before, scope_after = before, after
+        for name in before._fields:
+            old, new = getattr(before, name), getattr(after, name)
+            if isinstance(old, list) and isinstance(new, list) and _is_body(old or new):
+                yield from self._body(old, new, definition, scope_before, scope_after)
+            elif isinstance(old, list) and isinstance(new, list) and _is_parts(old or new):
+                if len(old) != len(new):
+                    raise self._outside(after, "a handler or case was added or removed")
+                for left, right in zip(old, new, strict=True):
+                    yield from self._body(left.body, right.body, definition, scope_before, scope_after)
+            elif isinstance(old, ast.expr) and isinstance(new, ast.expr):
+                if self.before.source.text(old) != self.after.source.text(new):
+                    yield _Changed(old, new, definition, scope_before, scope_after)
+            elif not _equal(old, new):
+                raise self._outside(after, f"its {name} changed")
+
+    def _import(self, before: ast.ImportFrom, after: ast.ImportFrom) -> _Imported:
+        old = [(a.name, a.asname) for a in before.names]
+        new = [(a.name, a.asname) for a in after.names]
+        added = [pair for pair in new if pair not in old]
+        same_rest = [pair for pair in new if pair in old] == old
+        if before.module != after.module or before.level != after.level or not same_rest:
+            raise self._outside(after, "an import changed by more than added names")
+        if not added or any(asname for _, asname in added):
+            raise self._outside(after, "an import changed in an undeclared way")
+        return _Imported(after, tuple(name for name, _ in added))
+
+    # 3, 4, 5
+    def check(self, difference: _Difference) -> None:
+        if isinstance(difference, _Imported):
+            self._check_import(difference)
+        elif isinstance(difference, _Changed):
+            self._check_condition(difference)
+        elif isinstance(difference.node, ast.If):
+            self._check_guard(difference, difference.node)
+        elif isinstance(difference.node, ast.Assign) and not difference.definition:
+            self._check_alias(difference.node)
+        else:
+            raise self._outside(difference.node, "an undeclared statement was inserted")
+
+    def _check_import(self, difference: _Imported) -> None:
+        origin = self.after.module.absolute(difference.node)
+        for name in difference.names:
+            if name in self.before.module.bindings:
+                raise self.fail("names-bound", f"the imported {name} was bound before", difference.node.lineno)
+            try:
+                exported = self.after.predicates.exported(origin, name, self.targets[0])
+            except Raises:
+                exported = UNKNOWN
+            if exported is UNKNOWN:
+                raise self.fail("names-bound", f"{origin} does not define {name}", difference.node.lineno)
+
+    def _check_condition(self, difference: _Changed) -> None:
+        declared = {s.within for s in self.claim.sites if isinstance(s, ConditionSite)}
+        line = difference.after.lineno
+        if difference.definition not in declared:
+            raise self._outside(difference.after, f"{difference.definition or 'the module'} is not a declared site")
+        scope_before = self.before.scope(difference.scope_before)
+        scope_after = self.after.scope(difference.scope_after)
+        for world in ALL_WORLDS:
+            old = reduce(difference.before, scope_before, self.before.predicates, world)
+            new = reduce(difference.after, scope_after, self.after.predicates, world)
+            if world in self.others:
+                if not equivalent(old, new):
+                    raise self.fail("others-same", f"the condition changed for {world}", line)
+            elif self.claim.direction is Direction.OPEN:
+                if not (old == FALSE or new == TRUE or implies(old, new)):
+                    raise self.fail("targets", f"the condition takes something from {world}", line)
+            elif not (new == FALSE or old == TRUE or implies(new, old)):
+                raise self.fail("targets", f"the condition lets {world} in", line)
+        self._names_bound(difference.after, difference.scope_after, line)
+
+    def _check_guard(self, difference: _Inserted, node: ast.If) -> None:
+        bodies = [
+            ast.parse(site.body).body
+            for site in self.claim.sites
+            if isinstance(site, GuardSite) and site.within == difference.definition
+        ]
+        if not any(_equal(node.body, body) for body in bodies) or node.orelse:
+            raise self._outside(node, "the inserted statement is not the declared guard")
+        if not isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+            raise self.fail("others-same", "the guard falls through", node.lineno)
+        self._exactly_targets(node.test, self.after.scope(difference.scope), node.lineno)
+        self._names_bound(node, difference.scope, node.lineno)
+
+    def _check_alias(self, node: ast.Assign) -> None:
+        declared = {s.alias for s in self.claim.sites if isinstance(s, ConditionSite) and s.alias}
+        names = bound_names(node)
+        if len(names) != 1 or names[0] not in declared:
+            raise self._outside(node, "the inserted assignment is not a declared alias")
+        used = {n.id for n in ast.walk(self.before.source.tree) if isinstance(n, ast.Name)}
+        if names[0] in self.before.module.bindings or names[0] in used:
+            raise self.fail("names-bound", f"{names[0]} was in use before", node.lineno)
+        self._exactly_targets(node.value, Scope(self.after.module), node.lineno)
+        for name in _loaded(node.value):
+            lines = [b.node.lineno for b in self.after.module.bindings.get(name, ())]
+            if not hasattr(builtins, name) and not any(line < node.lineno for line in lines):
+                raise self.fail("names-bound", f"{name} is not bound before {names[0]}", node.lineno)
+
+    def _exactly_targets(self, test: ast.expr, scope: Scope, line: int) -> None:
+        for world in ALL_WORLDS:
+            if self._value(test, scope, world) is not (world.sm in self.claim.sms):
+                raise self.fail("others-same", f"what was inserted is wrong for {world}", line)
+
+    def _value(self, test: ast.expr, scope: Scope, world: World) -> bool | None:
+        formula = reduce(test, scope, self.after.predicates, world)
+        return {TRUE: True, FALSE: False}.get(formula)
+
+    def _names_bound(self, node: ast.AST, definition: Definition | None, line: int) -> None:
+        local: set[str] = set()
+        if isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = definition.args
+            parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            local = {a.arg for a in parameters}
+            for statement in ast.walk(definition):
+                if isinstance(statement, ast.stmt) and statement.lineno < line:
+                    local.update(bound_names(statement) if statement is not definition else ())
+        for name in _loaded(node):
+            bound = name in local or name in self.after.module.bindings or hasattr(builtins, name)
+            if not bound and not self._star_imported(name):
+                raise self.fail("names-bound", f"{name} is not bound", line)
+
+    def _star_imported(self, name: str) -> bool:
+        return any(
+            (origin := self.after.predicates.module(self.after.module.absolute(star))) and name in origin.bindings
+            for star in self.after.module.stars
+        )
+
+    # 4 and 6, at the sites
+    def targets_reached(self) -> None:
+        wanted = self.claim.direction is Direction.OPEN
+        for site in self.claim.sites:
+            try:
+                places = site.find(self.after)
+            except SmPatchError as error:
+                raise self.fail("settled", f"a site is not found again: {error.what}") from error
+            for place in places:
+                for world in self.targets:
+                    admitted = place.admits(world) in (Truth.ALWAYS, Truth.DEPENDS)
+                    if admitted is not wanted:
+                        side = "kept out" if wanted else "let in"
+                        raise self.fail("targets", f"{world} is still {side}", place.line)
+
+
+def _is_body(value: Sequence[object]) -> bool:
+    return bool(value) and isinstance(value[0], ast.stmt)
+
+
+def _is_parts(value: Sequence[object]) -> bool:
+    return bool(value) and isinstance(value[0], ast.excepthandler | ast.match_case)
+
+
+def _loaded(node: ast.AST) -> Iterable[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _equal(left: object, right: object) -> bool:
+    """Structural equality of ast values, positions left out."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, ast.AST) and isinstance(right, ast.AST):
+        return ast.dump(left) == ast.dump(right)
+    return left == right
