@@ -96,8 +96,11 @@ class Inspector:
         self.facts = facts
         self.predicates = Predicates(tree, engine.package)
 
-    def with_tree(self, tree: SourceTree) -> Inspector:
-        return Inspector(self.engine, tree, self.version, self.facts)
+    def replaced(self, overlay: Mapping[str, bytes]) -> Inspector:
+        """The same look at the tree with some files replaced."""
+        other = Inspector(self.engine, self.predicates.tree, self.version, self.facts)
+        other.predicates = self.predicates.replaced(overlay)
+        return other
 
     # -- finding ---------------------------------------------------------------------------------------------
 
@@ -222,7 +225,7 @@ class Inspector:
                 path, data = changed
                 overlay[path] = data
                 edited.append(path)
-                after = after.with_tree(after.predicates.tree.with_overlay({path: data}))
+                after = after.replaced({path: data})
             checks = self._prove(after, gate, direction, sites)
         except SmPatchError as error:
             error.what = f"{gate.id}: {error.what}"

@@ -13,7 +13,7 @@ import ast
 import builtins
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,6 +186,28 @@ def bound_names(node: ast.stmt) -> list[str]:
     return names
 
 
+def _local_bindings(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+) -> tuple[set[str], dict[str, list[ast.AST]]]:
+    """A function's parameters, and what binds each other name in it (a bare name where it is no statement)."""
+    arguments = function.args
+    parameters = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+    parameters |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a}
+    binders: dict[str, list[ast.AST]] = {}
+    stores: dict[str, int] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.stmt) and node is not function:
+            for name in bound_names(node):
+                binders.setdefault(name, []).append(node)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            stores[node.id] = stores.get(node.id, 0) + 1
+    for name, count in stores.items():
+        known = binders.setdefault(name, [])
+        if count > len(known):  # bound in a way that is no statement: a walrus, a comprehension, del
+            known.extend([function] * (count - len(known)))
+    return parameters, binders
+
+
 @dataclass
 class Scope:
     """Where a name is looked up: a module and, inside a function, that function or a call's variables."""
@@ -203,9 +225,20 @@ class Predicates:
         self.package = package  # names are followed inside this package only
         self._modules: dict[str, Module | None] = {}
         self._values: dict[tuple[World, str, str], Any] = {}
+        self._calls: dict[tuple[Any, ...], Any] = {}
+        self._locals: dict[ast.AST, tuple[set[str], dict[str, list[ast.AST]]]] = {}
         self._steps = 0
         self._depth = 0
         self._world = ALL_WORLDS[0]
+
+    def replaced(self, overlay: Mapping[str, bytes]) -> Predicates:
+        """The same for the tree with some files replaced. What was parsed of the other files is shared."""
+        other = Predicates(self.tree.with_overlay(overlay), self.package)
+        other._modules = {
+            name: module for name, module in self._modules.items() if module and module.source.name not in overlay
+        }
+        other._locals = self._locals
+        return other
 
     # -- modules ---------------------------------------------------------------------------------------
 
@@ -267,25 +300,16 @@ class Predicates:
     def _local(self, name: str, scope: Scope) -> tuple[Any] | None:
         """A function's own name: known when it is bound exactly once, by a plain assignment or import."""
         assert scope.function is not None
-        arguments = scope.function.args
-        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        parameters += [a for a in (arguments.vararg, arguments.kwarg) if a]
-        if name in (a.arg for a in parameters):
+        if scope.function not in self._locals:
+            self._locals[scope.function] = _local_bindings(scope.function)
+        parameters, binders = self._locals[scope.function]
+        if name in parameters:
             return (UNKNOWN,)
-        binders = [
-            node
-            for node in ast.walk(scope.function)
-            if isinstance(node, ast.stmt) and node is not scope.function and name in bound_names(node)
-        ]
-        stores = [
-            node
-            for node in ast.walk(scope.function)
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store | ast.Del)
-        ]
-        if not binders and not stores:
+        found = binders.get(name)
+        if found is None:
             return None
-        if len(binders) == 1 and len(stores) <= 1 and isinstance(binders[0], ast.Assign | ast.Import | ast.ImportFrom):
-            return (self._bound_value(binders[0], name, scope),)
+        if len(found) == 1 and isinstance(found[0], ast.Assign | ast.Import | ast.ImportFrom):
+            return (self._bound_value(found[0], name, scope),)
         return (UNKNOWN,)
 
     def _global(self, name: str, module: Module) -> Any:
@@ -608,6 +632,22 @@ class Predicates:
         return UNKNOWN
 
     def _call_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        key = (self._world, function.node, function.bound, args, tuple(kwargs.items()))
+        try:
+            hash(key)
+        except TypeError:
+            return self._run_function(function, args, kwargs)
+        if key not in self._calls:
+            try:
+                self._calls[key] = self._run_function(function, args, kwargs)
+            except Raises as error:
+                self._calls[key] = error
+        result = self._calls[key]
+        if isinstance(result, Raises):
+            raise result
+        return result
+
+    def _run_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         node = function.node
         if isinstance(node, ast.Lambda) or node.args.vararg or node.args.kwarg:
             raise _GiveUp
@@ -642,7 +682,7 @@ class Predicates:
         instance = _Instance(cls)
         for node in cls.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                self._call_function(_Function(cls.module, node, bound=instance), args, kwargs)
+                self._run_function(_Function(cls.module, node, bound=instance), args, kwargs)
         return instance
 
     def _call_external(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
