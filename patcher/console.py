@@ -1,0 +1,295 @@
+"""How results look: tables, diffs and JSON on stdout, prose and errors on stderr."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from patcher.errors import SmPatchError
+from patcher.gate import Finding, State
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from patcher.environment import Installation
+    from patcher.hardware import Target
+    from patcher.operations import Outcome
+    from patcher.plan import FileChange, GateReport, SiteReport
+
+SCHEMA_VERSION = 1
+
+_COLOURS = {
+    State.OPEN: "green",
+    State.PATCHED: "green",
+    State.CLOSED: "yellow",
+    State.TOO_OPEN: "red",
+    State.PARTIAL: "red",
+    State.REFUSED: "magenta",
+    State.MODIFIED: "red",
+    State.LOST: "red",
+    State.UNRECOGNISED: "red",
+}
+
+
+def plain() -> bool:
+    """Whether output is free of colour: not a terminal, or NO_COLOR is set."""
+    return bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty()
+
+
+def say(text: str = "") -> None:
+    """A line of prose, to stderr."""
+    print(text, file=sys.stderr)
+
+
+def show_json(kind: str, data: Mapping[str, Any]) -> None:
+    """One JSON document, to stdout."""
+    print(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **data}, indent=2))
+
+
+def show_error(error: SmPatchError, as_json: bool) -> None:
+    """An error: JSON on stdout when asked for, prose on stderr always."""
+    if as_json:
+        show_json("error", {"error": error.as_dict()})
+    say(f"error[{error.id}]: {error.what}")
+    for label, text in (("where", error.where), ("hint", error.hint), ("link", error.link)):
+        if text:
+            say(f"  {label}: {text}")
+
+
+def show_table(table: Table) -> None:
+    from rich.console import Console
+
+    Console(no_color=plain(), highlight=False, force_terminal=False if plain() else None).print(table)
+
+
+def _table(*columns: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in ("State", "Sites", "Level", "SM"))
+    return table
+
+
+# -- status --------------------------------------------------------------------------------------------------
+
+
+def show_installation(installation: Installation, related: Mapping[str, str | None], target: Target) -> None:
+    """What was looked at, as prose on stderr."""
+    version = installation.version or "version not known"
+    unverified = "" if installation.verified else " (a release the recipes were not tried on: shown as unverified)"
+    say(f"{installation.engine.name} {version}{unverified}, {installation.how}, in {installation.root}")
+    named = installation.distribution
+    if named and named.lower() not in installation.engine.distributions:
+        say(f"provided by the distribution {named}")
+    beside = ", ".join(f"{name} {version}" for name, version in related.items() if version)
+    say(f"beside it: {beside or 'none of ' + ', '.join(related)}")
+    gpus = "; ".join(f"{gpu.name} (SM{gpu.sm})" for gpu in target.gpus)
+    say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)}, {target.source}{': ' + gpus if gpus else ''}")
+
+
+def show_reports(reports: Sequence[GateReport]) -> None:
+    """The gates with their states, as a table."""
+    several = len({report.sm for report in reports}) > 1
+    table = _table("Gate", *(["SM"] if several else []), "State", "Sites", "Level", "Why")
+    for report in reports:
+        state: str = report.state.value
+        colour = _COLOURS.get(report.state)
+        shown = f"[{colour}]{state}[/{colour}]" if colour and not plain() else state
+        sites = f"{report.found}/{len(report.sites)}"
+        row = [report.gate.id, *([str(report.sm)] if several else []), shown, sites, report.gate.level.value]
+        table.add_row(*row, _escape(report.reason))
+    show_table(table)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def report_data(report: GateReport) -> dict[str, Any]:
+    """A gate report as JSON-ready data."""
+    gate = report.gate
+    return {
+        "gate": gate.id,
+        "title": gate.title,
+        "family": gate.family,
+        "sm": str(report.sm),
+        "state": report.state.value,
+        "reason": report.reason,
+        "link": report.link,
+        "action": gate.action.value,
+        "level": gate.level.value,
+        "opt_in": gate.opt_in,
+        "would": report.direction.value if report.direction else None,
+        "sites": {"found": report.found, "expected": len(report.sites)},
+        "places": [_site_data(site) for site in report.sites],
+        "requirements": [_finding_data(finding) for finding in report.findings],
+    }
+
+
+def _site_data(site: SiteReport) -> dict[str, Any]:
+    place = site.place
+    return {
+        "path": place.path if place else site.site.path,
+        "within": site.site.within,
+        "line": place.line if place else None,
+        "admits": site.admits,
+        "error": site.error.as_dict() if site.error else None,
+    }
+
+
+def _finding_data(finding: Finding) -> dict[str, Any]:
+    return {
+        "met": finding.met,
+        "requirement": finding.requirement,
+        "found": finding.found,
+        "where": finding.where,
+        "needs": finding.needs,
+        "because": finding.because,
+        "link": finding.link,
+    }
+
+
+def installation_data(installation: Installation, related: Mapping[str, str | None]) -> dict[str, Any]:
+    interpreter = installation.environment.interpreter
+    return {
+        "engine": installation.engine.name,
+        "version": installation.version,
+        "verified": installation.verified,
+        "distribution": installation.distribution,
+        "how": installation.how,
+        "root": str(installation.root),
+        "interpreter": str(interpreter) if interpreter else None,
+        "state_folder": str(installation.state_folder),
+        "related": dict(related),
+    }
+
+
+def target_data(target: Target) -> dict[str, Any]:
+    gpus = [{"name": gpu.name, "sm": str(gpu.sm)} for gpu in target.gpus]
+    return {"sms": [str(sm) for sm in target.sms], "source": target.source, "assumed": target.assumed, "gpus": gpus}
+
+
+# -- apply, revert, diff ---------------------------------------------------------------------------------------
+
+
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "dry_run": outcome.dry_run,
+        "changed": [change.path for change in outcome.written],
+        "steps": [
+            {
+                "gate": step.gate.id,
+                "direction": step.direction.value,
+                "sites": step.sites,
+                "edited": step.edited,
+                "files": list(step.paths),
+                "proof": list(step.checks),
+            }
+            for step in outcome.steps
+        ],
+        "already": [report_data(report) for report in outcome.already],
+        "skipped": [report_data(report) for report in outcome.skipped],
+        "forced": [report_data(report) for report in outcome.forced],
+        "reverted": list(outcome.reverted),
+        "forgotten": dict(outcome.forgotten),
+    }
+
+
+def show_applied(outcome: Outcome) -> None:
+    """What apply did or would do, as prose."""
+    would = "would " if outcome.dry_run else ""
+    for report in outcome.forced:
+        say(f"forced: {report.gate.id} although it is {report.state.value}: {report.reason}")
+        say(f"  risk: {report.gate.risk}")
+    for step in outcome.steps:
+        verb = {"open": "open" if would else "opened", "close": "close" if would else "closed"}[step.direction.value]
+        say(f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, proven ({', '.join(step.checks)})")
+    for report in _by_gate(outcome.already):
+        say(f"{report.gate.id}: nothing to do ({report.state.value}: {report.reason})")
+    for report in _by_gate(outcome.skipped):
+        say(f"{report.gate.id}: left alone ({report.state.value}: {report.reason})")
+    if outcome.written:
+        files = ", ".join(change.path for change in outcome.written)
+        say(f"{'would write' if outcome.dry_run else 'wrote'} {len(outcome.written)} files: {files}")
+        if not outcome.dry_run:
+            say("engines that are running keep the old code until they are restarted")
+    else:
+        say("nothing was changed" if not outcome.dry_run else "nothing would change")
+
+
+def _by_gate(reports: Iterable[GateReport]) -> list[GateReport]:
+    return list({report.gate.id: report for report in reports}.values())
+
+
+def show_reverted(outcome: Outcome) -> None:
+    """What revert did, as prose."""
+    for path, why in outcome.forgotten.items():
+        say(f"{path}: not written, it is {why}; its record was dropped")
+    if not outcome.reverted:
+        say("nothing is applied; nothing was changed")
+        return
+    files = ", ".join(change.path for change in outcome.written)
+    say(f"reverted {', '.join(outcome.reverted)}: {f'wrote {files}' if files else 'no file needed writing'}")
+
+
+def unified_diff(change: FileChange) -> str:
+    """A unified diff of one file; bytes that are not UTF-8 and lone carriage returns survive in it."""
+    before, after = (_lines(data) for data in (change.before, change.after))
+    lines = difflib.unified_diff(before, after, f"a/{change.path}", f"b/{change.path}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _lines(data: bytes) -> list[str]:
+    text = data.decode("utf-8", "surrogateescape")
+    return [f"{line}\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.split("\n")[-1]) else [])
+
+
+def show_diffs(changes: Iterable[FileChange]) -> None:
+    for change in changes:
+        sys.stdout.write(unified_diff(change).encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+
+
+# -- explain -----------------------------------------------------------------------------------------------------
+
+
+def show_explanation(
+    report: GateReport, code: Sequence[tuple[str, int, int, Sequence[str]]], now: Mapping[str, Any], then: Mapping[str, Any]
+) -> None:
+    """Everything about one gate: what, where, for whom, on what conditions, on what evidence, and what then."""
+    gate = report.gate
+    out = sys.stdout.write
+    out(f"{gate.id}: {gate.title}\n")
+    out(f"{gate.action.value}, {gate.level.value}, for SM {'/'.join(str(sm) for sm in sorted(gate.targets))}\n")
+    out(f"state for SM{report.sm}: {report.state.value}: {report.reason}\n\n")
+    out(f"{(gate.__doc__ or '').strip()}\n")
+    out("\nThe code as installed\n")
+    for path, first, marked, lines in code:
+        out(f"  {path}:{marked}\n")
+        for number, line in enumerate(lines, first):
+            out(f"  {'>' if number == marked else ' '} {number:5} {line}\n")
+    out("\nWho gets through (before -> with the gate applied)\n")
+    for world, truth in now.items():
+        after = then.get(world)
+        out(f"  {world:12} {truth.value:8} -> {after.value if after else 'cannot be told'}\n")
+    out("\nRequirements\n")
+    for finding in report.findings:
+        out(f"  {'met  ' if finding.met else 'UNMET'} {finding.requirement}: found {finding.found}\n")
+        out(f"        {finding.where + ': ' if finding.where else ''}{finding.because} ({finding.link})\n")
+    if not report.findings:
+        out("  none\n")
+    out("\nEvidence\n")
+    for item in gate.evidence:
+        out(f"  {item.link}\n    {item.says}\n")
+        if item.measured:
+            out(f"    measured: {item.measured}\n")
+    for label, text in (("Use it", gate.usage), ("Measure it", gate.measure), ("Risk", gate.risk)):
+        if text:
+            out(f"\n{label}\n  {text}\n")
+    if gate.opt_in:
+        out(f"\nNot in the default set\n  {gate.opt_in}\n")

@@ -1,0 +1,274 @@
+"""Where engines are: an interpreter, a virtual environment or a folder, and the engines installed in it.
+
+Nothing here imports an engine. Another interpreter is asked for its search path in a subprocess of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from patcher.errors import BadAssumption, NoEngine, NoInterpreter
+from patcher.gate import Engine
+from patcher.source import SourceTree
+
+# Runs in the other interpreter: its search path, and where it would find the packages, without importing them.
+_ASK = """
+import importlib.util, json, sys
+sys.path = [p for p in sys.path if p]
+found = {}
+for name in sys.argv[1:]:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    found[name] = list(spec.submodule_search_locations or []) if spec else []
+print(json.dumps({"executable": sys.executable, "prefix": sys.prefix, "paths": sys.path, "found": found}))
+"""
+_ASK_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What an interpreter sees: its search path and the folders it would import packages from."""
+
+    label: str
+    paths: tuple[Path, ...]
+    found: Mapping[str, tuple[Path, ...]]
+    interpreter: Path | None = None
+    prefix: Path | None = None
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One engine in one environment. ``root`` is the folder that holds its package."""
+
+    engine: Engine
+    root: Path
+    version: str | None
+    distribution: str | None
+    how: str
+    environment: Environment
+
+    @property
+    def package_folder(self) -> Path:
+        return self.root / self.engine.package
+
+    @property
+    def state_folder(self) -> Path:
+        return state_folder(self.root) / self.engine.name
+
+    @property
+    def verified(self) -> bool:
+        """Whether the recipes were tried on this very release."""
+        from packaging.specifiers import SpecifierSet
+
+        return self.version is not None and SpecifierSet(self.engine.verified).contains(self.version, prereleases=True)
+
+
+def state_folder(root: Path) -> Path:
+    """Where sm-patch keeps its state for packages below ``root``.
+
+    In the environment's prefix when ``root`` is its site-packages (``<prefix>/share/sm-patch/…``), so that the
+    state travels with the environment; beside the root otherwise (``<parent>/.sm-patch/<name>``). It depends on
+    the root only, not on how the root was named.
+    """
+    root = root.resolve()
+    if root.name in ("site-packages", "dist-packages"):
+        for above in root.parents:
+            if above.name.lower() in ("lib", "lib64"):
+                prefix = above.parent
+                return prefix / "share" / "sm-patch" / "--".join(root.relative_to(prefix).parts)
+    return root.parent / ".sm-patch" / root.name
+
+
+def current(packages: Iterable[str]) -> Environment:
+    """The running interpreter."""
+    found = {name: _spec_folders(name) for name in packages}
+    paths = tuple(Path(p) for p in sys.path if p)
+    return Environment("the running interpreter", paths, found, Path(sys.executable), Path(sys.prefix))
+
+
+def _spec_folders(package: str) -> tuple[Path, ...]:
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return ()
+    return tuple(Path(p) for p in (spec.submodule_search_locations or [])) if spec else ()
+
+
+def of_interpreter(python: str, packages: Sequence[str]) -> Environment:
+    """The environment of another interpreter, asked in a subprocess. Raises NoInterpreter."""
+    try:
+        asked = subprocess.run(
+            [python, "-c", _ASK, *packages], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
+        )
+        answer = json.loads(asked.stdout.strip().splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or "").strip().splitlines()
+        raise NoInterpreter("the interpreter does not run", where=python, hint=said[-1] if said else "") from error
+    except subprocess.TimeoutExpired as error:
+        raise NoInterpreter(f"the interpreter did not answer in {_ASK_SECONDS} s", where=python) from error
+    except (OSError, ValueError, IndexError) as error:
+        raise NoInterpreter(f"no interpreter answers there: {error}", where=python) from error
+    found = {name: tuple(Path(p) for p in places) for name, places in answer["found"].items()}
+    paths = tuple(Path(p) for p in answer["paths"])
+    return Environment(python, paths, found, Path(answer["executable"]), Path(answer["prefix"]))
+
+
+def of_venv(folder: Path, packages: Sequence[str]) -> Environment:
+    """A virtual environment. Its interpreter is asked; where that is gone or foreign, its site-packages are read."""
+    for name in ("bin/python", "Scripts/python.exe"):
+        if (folder / name).exists():
+            try:
+                return of_interpreter(str(folder / name), packages)
+            except NoInterpreter:
+                break
+    sites = sorted(folder.glob("lib/python*/site-packages")) or sorted(folder.glob("Lib/site-packages"))
+    if not sites:
+        raise NoInterpreter("this is no virtual environment: no bin/python and no site-packages", where=str(folder))
+    return _of_folders(str(folder), tuple(sites), packages, prefix=folder)
+
+
+def of_root(folder: Path, packages: Sequence[str]) -> Environment:
+    """A folder that holds packages: a site-packages, an unpacked wheel, a checkout's ``python/``."""
+    if not folder.is_dir():
+        raise NoEngine("there is no such folder", where=str(folder), hint="--root takes the folder that holds sglang/")
+    return _of_folders(str(folder), (folder,), packages)
+
+
+def _of_folders(
+    label: str, folders: tuple[Path, ...], packages: Sequence[str], prefix: Path | None = None
+) -> Environment:
+    found = {name: tuple(f / name for f in folders if (f / name).is_dir()) for name in packages}
+    return Environment(label, folders, found, prefix=prefix)
+
+
+def installations(environment: Environment, engines: Iterable[Engine]) -> list[Installation]:
+    """The engines installed in an environment. A package that another distribution provides counts."""
+    found = []
+    for engine in engines:
+        places = [place for place in environment.found.get(engine.package, ()) if (place / "__init__.py").is_file()]
+        if places:
+            found.append(_installation(environment, engine, places[0].parent))
+    return found
+
+
+def _installation(environment: Environment, engine: Engine, root: Path) -> Installation:
+    distribution = _distribution(engine, [root]) or _distribution(engine, environment.paths)
+    if distribution is None:
+        version = _version_from_source(engine, root)
+        return Installation(engine, root, version, None, "source tree", environment)
+    editable = '"editable": true' in (distribution.read_text("direct_url.json") or "").replace('":true', '": true')
+    how = "editable" if editable or not _lists(distribution, engine.package) else "wheel"
+    return Installation(engine, root, distribution.version, distribution.metadata["Name"], how, environment)
+
+
+def _distribution(engine: Engine, paths: Sequence[Path]):  # type: ignore[no-untyped-def]
+    """The distribution that provides the engine's package: by its usual name, else by what it lists."""
+    import importlib_metadata as metadata
+
+    where = [str(path) for path in paths]
+    for name in engine.distributions:
+        for distribution in metadata.distributions(name=name, path=where):
+            return distribution
+    for distribution in metadata.distributions(path=where):
+        if _lists(distribution, engine.package):
+            return distribution
+    return None
+
+
+def _lists(distribution, package: str) -> bool:  # type: ignore[no-untyped-def]
+    """Whether a distribution's RECORD holds the package."""
+    record = distribution.read_text("RECORD") or ""
+    return f"\n{package}/__init__.py," in f"\n{record}"
+
+
+_VERSION = re.compile(r"""^(?:__version__|version)\s*(?::\s*str\s*)?=\s*['"]([^'"]+)['"]""", re.MULTILINE)
+
+
+def _version_from_source(engine: Engine, root: Path) -> str | None:
+    for name in engine.version_files:
+        try:
+            match = _VERSION.search((root / engine.package / name).read_text("utf-8"))
+        except OSError:
+            continue
+        if match:
+            return match[1]
+    return None
+
+
+def require_installations(
+    environment: Environment, engines: Sequence[Engine], named: str | None = None
+) -> list[Installation]:
+    """The installations, at least one. Raises NoEngine naming the interpreter and the folders searched."""
+    found = installations(environment, engines)
+    if found:
+        return found
+    names = named or " or ".join(engine.name for engine in engines)
+    searched = ", ".join(str(path) for path in environment.paths if path.is_dir()) or "no folder"
+    interpreter = f" (interpreter {environment.interpreter})" if environment.interpreter else ""
+    raise NoEngine(
+        f"no {names} in {environment.label}{interpreter}",
+        where=f"searched {searched}",
+        hint="name another place: --python PATH, --venv DIR, or --root DIR (the folder that holds sglang/)",
+    )
+
+
+class Surroundings:
+    """What requirements ask: versions of other distributions beside an installation, and their sources.
+
+    ``assumptions`` (distribution → version) stand in for what is installed.
+    """
+
+    def __init__(self, installation: Installation, assumptions: Mapping[str, str] | None = None) -> None:
+        self._paths = tuple(dict.fromkeys((installation.root, *installation.environment.paths)))
+        self._assumptions = dict(assumptions or {})
+        self._versions: dict[str, str | None] = {}
+        self._trees: dict[str, SourceTree | None] = {}
+
+    def version(self, distribution: str) -> str | None:
+        if distribution in self._assumptions:
+            return self._assumptions[distribution]
+        if distribution not in self._versions:
+            import importlib_metadata as metadata
+
+            found = metadata.distributions(name=distribution, path=[str(p) for p in self._paths])
+            self._versions[distribution] = next((d.version for d in found), None)
+        return self._versions[distribution]
+
+    def assumed(self, distribution: str) -> bool:
+        return distribution in self._assumptions
+
+    def tree(self, package: str) -> SourceTree | None:
+        if package not in self._trees:
+            holder = next((p for p in self._paths if (p / package / "__init__.py").is_file()), None)
+            self._trees[package] = SourceTree(holder) if holder else None
+        return self._trees[package]
+
+
+def parse_assumptions(texts: Iterable[str]) -> dict[str, str]:
+    """Read ``flashinfer-python==0.7.2`` and the like. Raises BadAssumption."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
+
+    found: dict[str, str] = {}
+    for text in texts:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement as error:
+            raise BadAssumption(f"'{text}' does not read as NAME==VERSION", hint=_ASSUME_HINT) from error
+        pins = [s for s in requirement.specifier if s.operator == "==" and "*" not in s.version]
+        if len(pins) != 1 or len(requirement.specifier) != 1:
+            raise BadAssumption(f"'{text}' does not pin one version", hint=_ASSUME_HINT)
+        found[canonicalize_name(requirement.name)] = pins[0].version
+    return found
+
+
+_ASSUME_HINT = "write it like --assume flashinfer-python==0.7.2"
