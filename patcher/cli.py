@@ -1,10 +1,11 @@
-"""The command line. Each command gathers, calls an operation, and shows the result."""
+"""The command line's frame: shared options, error reporting, and the commands, each loaded when it is called."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
     from patcher.hardware import Target
     from patcher.operations import Workplace
 
+# Command → the module below patcher.commands that holds it, and its line in the help (so that --help loads none).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "status": ("status", "Which gates exist here, and what each does for this GPU."),
+    "apply": ("change", "Apply recipes: by default the well-founded ones whose requirements are met."),
+    "revert": ("change", "Take changes back, byte for byte."),
+    "diff": ("change", "What is on disk against the original."),
+    "explain": ("explain", "What a gate guards, for whom, on what conditions and evidence."),
+}
+
 
 @dataclass
 class Options:
@@ -31,7 +41,6 @@ class Options:
     sm: tuple[str, ...] = ()
     assume: tuple[str, ...] = ()
     format: str = "table"
-    _cache: dict[str, Any] = field(default_factory=dict)
 
     @property
     def json(self) -> bool:
@@ -62,13 +71,24 @@ class Options:
         found = environment.require_installations(self.environment(), engines, self.engine)
         return [Workplace(installation, assumptions) for installation in found]
 
+    def holding(self, names: Sequence[str]) -> list[Workplace]:
+        """The workplaces that know the named gates (all, when none is named). Raises UnknownGate."""
+        from patcher import catalogue
+
+        workplaces = self.workplaces()
+        known: dict[str, type[Gate]] = {}
+        for workplace in workplaces:
+            known |= workplace.gates
+        catalogue.select(names, known)
+        return [w for w in workplaces if not names or any(name in w.gates for name in names)]
+
     def target(self) -> Target:
         from patcher.hardware import choose_target
 
         return choose_target(self.sm)
 
 
-def _split(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+def split(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for text in value for part in text.replace(",", " ").split())
 
 
@@ -85,7 +105,7 @@ _SHARED = (
     click.option(
         "--sm",
         multiple=True,
-        callback=_split,
+        callback=split,
         envvar="SM_PATCH_SM",
         metavar="SM",
         help="The target, e.g. 120, 12.0, sm_121a. Default: the visible GPUs; none visible: 120.",
@@ -100,8 +120,8 @@ _SHARED = (
 )
 
 
-def _command(function: Callable[..., int]) -> click.Command:
-    """A command with the shared options; its int is the exit code."""
+def command(function: Callable[..., int]) -> click.Command:
+    """Makes a command of a function: the shared options go into its first argument, its int is the exit code."""
 
     def run(**values: Any) -> None:
         names = ("python", "venv", "root", "engine", "sm", "assume", "format")
@@ -115,14 +135,36 @@ def _command(function: Callable[..., int]) -> click.Command:
     for option in reversed(_SHARED):
         run = option(run)
     run.__doc__ = function.__doc__
-    parameters = getattr(function, "__click_params__", [])
-    command = click.command(function.__name__.rstrip("_"))(run)
-    command.params = [*reversed(parameters), *command.params]
-    main.add_command(command)
-    return command
+    made = click.command(function.__name__.rstrip("_").replace("_", "-"))(run)
+    made.params = [*reversed(getattr(function, "__click_params__", [])), *made.params]
+    return made
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def gate_option(function: Callable[..., int]) -> Callable[..., int]:
+    """``--gate``, several times or with commas."""
+    option = click.option("--gate", "gates", multiple=True, callback=split, metavar="GATE", help="Only this gate.")
+    return option(function)
+
+
+class _Commands(click.Group):
+    """The commands of COMMANDS, imported one by one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"patcher.commands.{COMMANDS[cmd_name][0]}")
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sm-patch")
 def main() -> None:
     """Open, and where they are wrong close, the architecture gates of installed inference engines for SM120/SM121.
@@ -132,147 +174,6 @@ def main() -> None:
     """
 
 
-@_command
-@click.option("--check", is_flag=True, help="Exit 1 when apply has something to do or something has drifted.")
-def status(options: Options, check: bool) -> int:
-    """Which gates exist here, and what each does for this GPU."""
-    from patcher.gate import State
-    from patcher.plan import default_gates
-
-    target = options.target()
-    documents = []
-    pending = False
-    for workplace in options.workplaces():
-        installation = workplace.installation
-        related = {name: workplace.facts.version(name) for name in installation.engine.related}
-        reports = [report for sm in target.sms for report in workplace.reports(sm)]
-        drifted = [r for r in reports if r.state in (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)]
-        pending = pending or bool(default_gates(reports) or drifted) or workplace.store.interrupted()
-        documents.append(
-            {
-                "installation": console.installation_data(installation, related),
-                "interrupted": workplace.store.interrupted(),
-                "gates": [console.report_data(report) for report in reports],
-            }
-        )
-        if not options.json:
-            console.show_installation(installation, related, target)
-            if workplace.store.interrupted():
-                console.say("an earlier change was interrupted; the next apply or revert undoes it first")
-            console.show_reports(reports)
-            _advise(workplace, default_gates(reports), reports)
-    if options.json:
-        console.show_json("status", {"target": console.target_data(target), "installations": documents})
-    return 1 if check and pending else 0
-
-
-def _advise(workplace: Workplace, default: Sequence[Any], reports: Sequence[Any]) -> None:
-    from patcher.gate import State
-
-    if default:
-        console.say(f"next: 'sm-patch apply' would change {', '.join(dict.fromkeys(r.gate.id for r in default))}")
-    for report in reports:
-        if report.state is State.TOO_OPEN and report not in default:
-            console.say(f"next: 'sm-patch apply --gate {report.gate.id}' closes it; see 'sm-patch explain {report.gate.id}'")
-        elif report.state is State.REFUSED:
-            console.say(f"see: 'sm-patch explain {report.gate.id}' for what would satisfy it ({report.link})")
-
-
-def _gate_options(command: Callable[..., int]) -> Callable[..., int]:
-    gate = click.option("--gate", "gates", multiple=True, callback=_split, metavar="GATE", help="Only this gate.")
-    return gate(command)
-
-
-@_command
-@_gate_options
-@click.option("--force", multiple=True, callback=_split, metavar="GATE", help="Go ahead although it is refused.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; exit 1 when something would change.")
-@click.option("--diff", "show_diff", is_flag=True, help="Print the change as a diff.")
-def apply(options: Options, gates: Sequence[str], force: Sequence[str], dry_run: bool, show_diff: bool) -> int:
-    """Apply recipes: by default the well-founded ones whose requirements are met."""
-    target = options.target()
-    outcomes = []
-    for workplace in _holding(options, [*gates, *force]):
-        run = workplace.dry_run if dry_run else workplace.apply
-        mine = [name for name in gates if name in workplace.gates]
-        outcomes.append(run(target.sms, mine, [name for name in force if name in workplace.gates]))
-    if options.json:
-        data = [{**console.outcome_data(o), "installation": str(o.installation.root)} for o in outcomes]
-        console.show_json("apply", {"target": console.target_data(target), "outcomes": data})
-    else:
-        console.say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)} ({target.source})")
-        for outcome in outcomes:
-            if show_diff:
-                console.show_diffs(outcome.written)
-            console.show_applied(outcome)
-    return 1 if dry_run and any(outcome.written for outcome in outcomes) else 0
-
-
-def _holding(options: Options, names: Sequence[str]) -> list[Workplace]:
-    """The workplaces that know the named gates (all, when none is named). Raises UnknownGate."""
-    from patcher import catalogue
-
-    workplaces = options.workplaces()
-    known: dict[str, type[Gate]] = {}
-    for workplace in workplaces:
-        known |= workplace.gates
-    catalogue.select(names, known)
-    return [w for w in workplaces if not names or any(name in w.gates for name in names)]
-
-
-@_command
-@_gate_options
-def revert(options: Options, gates: Sequence[str]) -> int:
-    """Take changes back, byte for byte: all of them, or those of the named gates."""
-    outcomes = [w.revert([g for g in gates if g in w.gates]) for w in _holding(options, gates)]
-    if options.json:
-        data = [{**console.outcome_data(o), "installation": str(o.installation.root)} for o in outcomes]
-        console.show_json("revert", {"outcomes": data})
-    else:
-        for outcome in outcomes:
-            console.show_reverted(outcome)
-    return 0
-
-
-@_command
-def diff(options: Options) -> int:
-    """What is on disk against the original."""
-    changes = [change for workplace in options.workplaces() for change in workplace.differences()]
-    if options.json:
-        data = [{"path": change.path, "diff": console.unified_diff(change)} for change in changes]
-        console.show_json("diff", {"files": data})
-    else:
-        console.show_diffs(changes)
-        if not changes:
-            console.say("every file is as the engine's distribution has it; nothing is applied")
-    return 0
-
-
-@_command
-@click.argument("gate")
-def explain(options: Options, gate: str) -> int:
-    """What a gate guards, the code as installed, for whom it opens, on what conditions and evidence."""
-    target = options.target()
-    for workplace in _holding(options, [gate]):
-        recipe = workplace.gates[gate]
-        report = workplace.report(recipe, target.sms[0])
-        now, then = workplace.truth_table(recipe)
-        code = workplace.code(report)
-        if options.json:
-            table = {w: {"before": t.value, "after": then[w].value if w in then else None} for w, t in now.items()}
-            data = {**console.report_data(report), "text": recipe.__doc__, "truth": table, "code": code}
-            evidence = [{"link": e.link, "says": e.says, "measured": e.measured} for e in recipe.evidence]
-            more = {"usage": recipe.usage, "measure": recipe.measure, "risk": recipe.risk, "evidence": evidence}
-            console.show_json("explain", {**data, **more})
-        else:
-            console.show_explanation(report, code, now, then)
-    return 0
-
-
 def run() -> None:
-    """The console script: unexpected errors are reported as such, never as a bare traceback alone."""
-    try:
-        main(prog_name="sm-patch")
-    except SmPatchError as error:
-        console.show_error(error, False)
-        sys.exit(error.exit_code)
+    """The console script."""
+    main(prog_name="sm-patch")

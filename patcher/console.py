@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 from patcher.errors import SmPatchError
@@ -209,7 +210,10 @@ def show_applied(outcome: Outcome) -> None:
         say(f"  risk: {report.gate.risk}")
     for step in outcome.steps:
         verb = {"open": "open" if would else "opened", "close": "close" if would else "closed"}[step.direction.value]
-        say(f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, proven ({', '.join(step.checks)})")
+        say(
+            f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, "
+            f"proven ({', '.join(step.checks)})"
+        )
     for report in _by_gate(outcome.already):
         say(f"{report.gate.id}: nothing to do ({report.state.value}: {report.reason})")
     for report in _by_gate(outcome.skipped):
@@ -259,7 +263,10 @@ def show_diffs(changes: Iterable[FileChange]) -> None:
 
 
 def show_explanation(
-    report: GateReport, code: Sequence[tuple[str, int, int, Sequence[str]]], now: Mapping[str, Any], then: Mapping[str, Any]
+    report: GateReport,
+    code: Sequence[tuple[str, int, int, Sequence[str]]],
+    now: Mapping[str, Any],
+    then: Mapping[str, Any],
 ) -> None:
     """Everything about one gate: what, where, for whom, on what conditions, on what evidence, and what then."""
     gate = report.gate
@@ -267,7 +274,7 @@ def show_explanation(
     out(f"{gate.id}: {gate.title}\n")
     out(f"{gate.action.value}, {gate.level.value}, for SM {'/'.join(str(sm) for sm in sorted(gate.targets))}\n")
     out(f"state for SM{report.sm}: {report.state.value}: {report.reason}\n\n")
-    out(f"{(gate.__doc__ or '').strip()}\n")
+    out(f"{cleandoc(gate.__doc__ or '')}\n")
     out("\nThe code as installed\n")
     for path, first, marked, lines in code:
         out(f"  {path}:{marked}\n")

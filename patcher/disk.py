@@ -74,7 +74,7 @@ def write(path: Path, data: bytes, *, like: Path | None = None, expected: str | 
                 os.fsync(file.fileno())
             if expected is not None and digest(path.read_bytes()) != expected:
                 raise ChangedMeanwhile("the file changed while sm-patch was working", where=str(path), hint="try again")
-            os.replace(temporary, path)
+            temporary.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -93,10 +93,9 @@ def _copy_metadata(source: Path, target: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file if it is there, durably."""
-    with reported(path, "removing"):
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-            sync_folder(path.parent)
+    with reported(path, "removing"), contextlib.suppress(FileNotFoundError):
+        path.unlink()
+        sync_folder(path.parent)
 
 
 def remove_bytecode(path: Path) -> None:

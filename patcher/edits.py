@@ -7,9 +7,12 @@ this module imports libcst, and only when something is edited.
 
 from __future__ import annotations
 
+from typing import Any
+
 import libcst as cst
 
 from patcher.errors import RecipeError, Unrecognised
+
 
 def _parse_expression(text: str) -> cst.BaseExpression:
     """Parse an expression that may span lines (it stood inside parentheses), without those parentheses."""
@@ -57,9 +60,7 @@ class _ReplaceExpression(cst.CSTTransformer):
             self.remaining -= 1
         return self.found is None
 
-    def on_leave(
-        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
-    ) -> cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNode]:
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
         if original_node is self.found:
             assert isinstance(updated_node, cst.BaseExpression)
             return self.replacement(updated_node)

@@ -25,8 +25,8 @@ class SmPatchError(Exception):
 
     def as_dict(self) -> dict[str, str | int]:
         """The error as JSON-ready data."""
-        fields = {"id": self.id, "exit_code": self.exit_code, "what": self.what, "where": self.where}
-        return {**fields, "hint": self.hint, "link": self.link}
+        texts = {"id": self.id, "what": self.what, "where": self.where, "hint": self.hint, "link": self.link}
+        return {**texts, "exit_code": self.exit_code}
 
 
 class UsageError(SmPatchError):

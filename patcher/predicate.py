@@ -176,7 +176,7 @@ def bound_names(node: ast.stmt) -> list[str]:
     targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         targets = node.targets
-    elif isinstance(node, ast.AnnAssign) and node.value is not None or isinstance(node, ast.AugAssign | ast.For):
+    elif (isinstance(node, ast.AnnAssign) and node.value is not None) or isinstance(node, ast.AugAssign | ast.For):
         targets = [node.target]
     elif isinstance(node, ast.With):
         targets = [item.optional_vars for item in node.items if item.optional_vars]
@@ -338,7 +338,7 @@ class Predicates:
     def _find_module_attribute(self, module: Module, name: str) -> Any:
         if name in module.rebound:
             return UNKNOWN
-        candidates = []
+        candidates: list[Binding] = []
         for binding in module.bindings.get(name, ()):
             sides = [self._side(test, side, module) for test, side in binding.guards]
             if False in sides:
@@ -783,10 +783,7 @@ class Predicates:
         assert scope.variables is not None
         if isinstance(node, ast.Expr):
             self._run_expression(node.value, scope)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            for name in bound_names(node):
-                scope.variables[name] = self._bound_value(node, name, scope)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom):
             for name in bound_names(node):
                 scope.variables[name] = self._bound_value(node, name, scope)
         elif isinstance(node, ast.Assert):

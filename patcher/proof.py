@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from patcher.arch import SM
-from patcher.condition import FALSE, TRUE, Truth, equivalent, implies, reduce, truth
+from patcher.condition import FALSE, TRUE, Truth, equivalent, implies, reduce
 from patcher.errors import ProofFailed, SmPatchError
 from patcher.gate import Direction
 from patcher.predicate import ALL_WORLDS, UNKNOWN, Raises, Scope, World, bound_names, cuda_world

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from patcher.arch import SM
@@ -49,7 +50,7 @@ def splice(data: bytes, splices: Sequence[Splice]) -> bytes:
     from patcher.errors import RecipeError
 
     ordered = sorted(splices, key=lambda s: (s.start, s.end))
-    for left, right in zip(ordered, ordered[1:], strict=False):
+    for left, right in pairwise(ordered):
         if right.start < left.end:
             raise RecipeError("two edits of one gate overlap")
     for part in reversed(ordered):
@@ -239,10 +240,11 @@ def deciding_predicate(
     """
     worlds = [cuda_world(sm) for sm in sorted(sms)]
     held, wanted = (TRUE, False) if direction is Direction.OPEN else (FALSE, True)
-    deciding = []
-    for part in predicate_parts(condition, scope, predicates):
-        if all(_decides(condition, part, held, scope, predicates, world, wanted) for world in worlds):
-            deciding.append(part)
+    deciding = [
+        part
+        for part in predicate_parts(condition, scope, predicates)
+        if all(_decides(condition, part, held, scope, predicates, world, wanted) for world in worlds)
+    ]
     if len(deciding) != 1:
         what = f"{len(deciding)} parts of the condition decide for {', '.join(map(str, sorted(sms)))}; expected 1"
         raise Unrecognised(what, hint=_UNRECOGNISED_HINT)

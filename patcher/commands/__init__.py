@@ -1,0 +1,1 @@
+"""The commands: each gathers, calls an operation, and shows the result."""

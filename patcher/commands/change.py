@@ -1,0 +1,63 @@
+"""``sm-patch apply``, ``revert`` and ``diff``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from patcher import console
+from patcher.cli import Options, command, gate_option, split
+
+
+@command
+@gate_option
+@click.option("--force", multiple=True, callback=split, metavar="GATE", help="Go ahead although it is refused.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; exit 1 when something would change.")
+@click.option("--diff", "show_diff", is_flag=True, help="Print the change as a diff.")
+def apply(options: Options, gates: Sequence[str], force: Sequence[str], dry_run: bool, show_diff: bool) -> int:
+    """Apply recipes: by default the well-founded ones whose requirements are met."""
+    target = options.target()
+    outcomes = []
+    for workplace in options.holding([*gates, *force]):
+        run = workplace.dry_run if dry_run else workplace.apply
+        mine = [name for name in gates if name in workplace.gates]
+        outcomes.append(run(target.sms, mine, [name for name in force if name in workplace.gates]))
+    if options.json:
+        data = [{**console.outcome_data(o), "installation": str(o.installation.root)} for o in outcomes]
+        console.show_json("apply", {"target": console.target_data(target), "outcomes": data})
+    else:
+        console.say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)} ({target.source})")
+        for outcome in outcomes:
+            if show_diff:
+                console.show_diffs(outcome.written)
+            console.show_applied(outcome)
+    return 1 if dry_run and any(outcome.written for outcome in outcomes) else 0
+
+
+@command
+@gate_option
+def revert(options: Options, gates: Sequence[str]) -> int:
+    """Take changes back, byte for byte: all of them, or those of the named gates."""
+    outcomes = [w.revert([g for g in gates if g in w.gates]) for w in options.holding(gates)]
+    if options.json:
+        data = [{**console.outcome_data(o), "installation": str(o.installation.root)} for o in outcomes]
+        console.show_json("revert", {"outcomes": data})
+    else:
+        for outcome in outcomes:
+            console.show_reverted(outcome)
+    return 0
+
+
+@command
+def diff(options: Options) -> int:
+    """What is on disk against the original."""
+    changes = [change for workplace in options.workplaces() for change in workplace.differences()]
+    if options.json:
+        data = [{"path": change.path, "diff": console.unified_diff(change)} for change in changes]
+        console.show_json("diff", {"files": data})
+    else:
+        console.show_diffs(changes)
+        if not changes:
+            console.say("every file is as the engine's distribution has it; nothing is applied")
+    return 0
