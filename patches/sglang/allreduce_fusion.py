@@ -1,8 +1,9 @@
 """FlashInfer's fused all-reduce + RMSNorm for tensor parallelism on one node."""
 
 from patcher.arch import SM120, SM121
-from patcher.gate import Action, Evidence, Gate, Level, ListedMajor, Package
+from patcher.gate import Action, Evidence, Example, Gate, Level, ListedMajor, Package
 from patcher.sites import Assigns, ConditionSite, GuardSite, RefusesBySM
+from patches.sglang import _miniature as mini
 
 TARGETS = frozenset({SM120, SM121})
 
@@ -43,6 +44,162 @@ _PREFLIGHT = """\
 allocation_sizes.append(allocation_size)
 continue
 """
+
+_RAW = "torch.cuda.get_device_capability() in ((12, 0), (12, 1))"
+_OLD_GATE = """\
+import torch.distributed
+from sglang.srt.utils import is_cuda, is_flashinfer_available, is_sm100_supported
+
+_is_flashinfer_available = is_flashinfer_available()
+_is_sm100_supported = is_cuda() and is_sm100_supported()
+
+
+class CommunicateWithAllReduceAndLayerNormFn:
+    @staticmethod
+    def _gather_hidden_states_and_residual(x, norm, args):
+        if (
+            _is_sm100_supported
+            and _is_flashinfer_available
+            and hasattr(norm, "forward_with_allreduce_fusion")
+            and args["fusion"]
+        ):
+            return norm.forward_with_allreduce_fusion(x)
+        return norm(x)
+"""
+_OLD_GATE_OPEN = f"""\
+import torch.distributed
+from sglang.srt.utils import is_cuda, is_flashinfer_available, is_sm100_supported
+
+_is_flashinfer_available = is_flashinfer_available()
+_is_sm100_supported = is_cuda() and is_sm100_supported()
+_is_sm120_supported = is_cuda() and {_RAW}  # sm-patch: allreduce-fusion
+
+
+class CommunicateWithAllReduceAndLayerNormFn:
+    @staticmethod
+    def _gather_hidden_states_and_residual(x, norm, args):
+        if (
+            (_is_sm100_supported or _is_sm120_supported)
+            and _is_flashinfer_available
+            and hasattr(norm, "forward_with_allreduce_fusion")
+            and args["fusion"]
+        ):
+            return norm.forward_with_allreduce_fusion(x)
+        return norm(x)
+"""
+_GATE = """\
+from sglang.srt.utils import (
+    is_cuda,
+    is_flashinfer_available,
+    is_sm90_supported,
+    is_sm100_supported,
+)
+
+_is_cuda = is_cuda()
+_is_flashinfer_available = is_flashinfer_available()
+_is_sm90_supported = _is_cuda and is_sm90_supported()
+_is_sm100_supported = _is_cuda and is_sm100_supported()
+
+
+def apply_flashinfer_allreduce_fusion(size):
+    # who may
+    return (_is_sm90_supported or _is_sm100_supported) and _is_flashinfer_available and size > 0
+"""
+_GATE_OPEN = """\
+from sglang.srt.utils import (
+    is_cuda,
+    is_flashinfer_available,
+    is_sm90_supported,
+    is_sm100_supported,
+    is_sm120_supported,
+)
+
+_is_cuda = is_cuda()
+_is_flashinfer_available = is_flashinfer_available()
+_is_sm90_supported = _is_cuda and is_sm90_supported()
+_is_sm100_supported = _is_cuda and is_sm100_supported()
+_is_sm120_supported = _is_cuda and is_sm120_supported()  # sm-patch: allreduce-fusion
+
+
+def apply_flashinfer_allreduce_fusion(size):
+    # who may
+    return (_is_sm90_supported or _is_sm100_supported or _is_sm120_supported) and _is_flashinfer_available and size > 0
+"""
+_SERIAL_GATE = """\
+from sglang.srt.runtime_context import get_platform
+from sglang.srt.utils import is_cuda, is_flashinfer_available
+
+_is_flashinfer_available = is_flashinfer_available()
+_is_sm100_supported = is_cuda() and get_platform().is_sm100
+
+
+def flashinfer_ar_fusion_applies(size):
+    return _is_sm100_supported and _is_flashinfer_available and size > 0
+"""
+_SERIAL_GATE_OPEN = """\
+from sglang.srt.runtime_context import get_platform
+from sglang.srt.utils import is_cuda, is_flashinfer_available
+
+_is_flashinfer_available = is_flashinfer_available()
+_is_sm100_supported = is_cuda() and get_platform().is_sm100
+_is_sm120_supported = is_cuda() and get_platform().is_sm120  # sm-patch: allreduce-fusion
+
+
+def flashinfer_ar_fusion_applies(size):
+    return (_is_sm100_supported or _is_sm120_supported) and _is_flashinfer_available and size > 0
+"""
+_SERIAL_FUSION = """\
+from sglang.srt.runtime_context import get_platform
+
+
+def _resolve_backend(backend, is_multi_node=False):
+    if not (get_platform().is_sm90 or get_platform().is_sm100):
+        raise ValueError("not here")
+    return backend
+
+
+def _flashinfer_trtllm_workspace_allocation_sizes(driver, sizes):
+    allocation_sizes = []
+    for size in sizes:
+        allocation_size = size + 1
+        # the multicast object of all ranks
+        mc_prop = driver.Prop()
+        allocation_sizes.append(driver.round(mc_prop, allocation_size))
+    return allocation_sizes
+"""
+_SERIAL_FUSION_OPEN = """\
+from sglang.srt.runtime_context import get_platform
+
+
+def _resolve_backend(backend, is_multi_node=False):
+    # sm-patch: allreduce-fusion
+    if get_platform().is_sm120:
+        if backend in ("auto", "trtllm") and not is_multi_node:
+            return "trtllm"
+        raise ValueError(
+            "FlashInfer allreduce fusion on SM12X has the trtllm backend on a single node only "
+            f"(requested: {backend}, multi-node: {is_multi_node})."
+        )
+    if not (get_platform().is_sm90 or get_platform().is_sm100):
+        raise ValueError("not here")
+    return backend
+
+
+def _flashinfer_trtllm_workspace_allocation_sizes(driver, sizes):
+    allocation_sizes = []
+    for size in sizes:
+        allocation_size = size + 1
+        # sm-patch: allreduce-fusion
+        if get_platform().is_sm120:
+            allocation_sizes.append(allocation_size)
+            continue
+        # the multicast object of all ranks
+        mc_prop = driver.Prop()
+        allocation_sizes.append(driver.round(mc_prop, allocation_size))
+    return allocation_sizes
+"""
+_COMMUNICATOR_FILE = f"sglang/{_COMMUNICATOR}"
+_SERIAL_OPEN = {f"sglang/{_ADD_NORM}": _SERIAL_GATE_OPEN, f"sglang/{_FUSION}": _SERIAL_FUSION_OPEN}
 
 
 class AllreduceFusion(Gate):
@@ -135,4 +292,27 @@ class AllreduceFusion(Gate):
     measure = (
         "Compare decode tokens/s with and without the flag on your own model and tensor parallelism "
         "(python -m sglang.bench_serving, several runs each): it measured faster at TP2 and slower at TP4 over PCIe."
+    )
+    examples = (
+        Example(
+            "0.4.9",
+            {**mini.UTILS_BEFORE_054, _COMMUNICATOR_FILE: _OLD_GATE},
+            {_COMMUNICATOR_FILE: _OLD_GATE_OPEN},
+            "no predicate says SM12x yet: the capability is compared",
+        ),
+        Example("0.5.8", {**mini.UTILS, _COMMUNICATOR_FILE: _GATE}, {_COMMUNICATOR_FILE: _GATE_OPEN}),
+        Example(
+            "0.5.23",
+            {**mini.PLATFORM, f"sglang/{_ADD_NORM}": _SERIAL_GATE, f"sglang/{_FUSION}": _SERIAL_FUSION},
+            _SERIAL_OPEN,
+            "three gates in series",
+        ),
+        Example("0.5.8", {**mini.UTILS, _COMMUNICATOR_FILE: _GATE_OPEN}, {}, "open already: nothing to do"),
+        Example("0.5.23", {**mini.PLATFORM, **_SERIAL_OPEN}, {}, "all three open already: nothing to do"),
+        Example(
+            "0.5.23",
+            {**mini.PLATFORM, **_SERIAL_OPEN, f"sglang/{_ADD_NORM}": _SERIAL_GATE},
+            {f"sglang/{_ADD_NORM}": _SERIAL_GATE_OPEN},
+            "two of three open by hand: the third is opened",
+        ),
     )

@@ -1,11 +1,59 @@
 """The server's own decision to turn the all-reduce fusion on for listed models."""
 
-from patcher.gate import Action, Evidence, Gate, Level
+from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.sites import ConditionSite
+from patches.sglang import _miniature as mini
 from patches.sglang.allreduce_fusion import FLASHINFER, TARGETS
 
 _SERVER_ARGS = "srt/server_args.py"
 _ENABLE = ("enable_flashinfer_allreduce_fusion",)
+
+
+def _gpt_oss(test: str, names: str) -> str:
+    return f"""\
+from sglang.srt.utils import {names}
+
+
+class ServerArgs:
+    def _handle_model_specific_adjustments(self):
+        if self.arch == "DeepSeek" and is_sm100_supported():
+            self.attention_backend = "trtllm_mla"
+            self.enable_flashinfer_allreduce_fusion = True
+        elif self.arch == "gpt-oss":
+            if {test}:
+                if not self.enable_dp_attention:
+                    self.enable_flashinfer_allreduce_fusion = True
+"""
+
+
+def _overrides(test: str) -> str:
+    return f"""\
+from sglang.srt.runtime_context import get_platform
+
+_FLASHINFER_ALLREDUCE_FUSION_ARCHS = ("gpt-oss",)
+
+
+def _flashinfer_allreduce_fusion_auto_enable(view):
+    if (
+        view.backend is None
+        and view.arch in _FLASHINFER_ALLREDUCE_FUSION_ARCHS
+        and ({test})
+        and (view.nnodes == 1 or get_platform().is_sm100)
+    ):
+        return {{"backend": "auto"}}
+    return {{}}
+"""
+
+
+_ARGS = f"sglang/{_SERVER_ARGS}"
+_OVERRIDES = "sglang/srt/arg_groups/overrides.py"
+_BLACKWELL = _gpt_oss("is_blackwell_supported()", "is_blackwell_supported, is_sm100_supported, is_sm120_supported")
+_CLOSED = _gpt_oss(
+    "is_blackwell_supported() and not is_sm120_supported()",
+    "is_blackwell_supported, is_sm100_supported, is_sm120_supported",
+)
+_UPSTREAM = _overrides("get_platform().is_sm90 or get_platform().is_sm100")
+_WIDENED = _overrides("get_platform().is_sm90 or get_platform().is_sm100 or get_platform().is_sm120")
 
 
 class AllreduceFusionAuto(Gate):
@@ -60,3 +108,15 @@ class AllreduceFusionAuto(Gate):
     risk = "The server turns the fusion on by itself, and crashes or answers garbage where FlashInfer lacks the kernel."
     usage = "Nothing to set; --flashinfer-allreduce-fusion-backend or its predecessor still overrides the decision."
     measure = "Compare against a launch with the fusion disabled, at your own tensor parallelism."
+    examples = (
+        Example("0.5.23", {**mini.PLATFORM, _OVERRIDES: _UPSTREAM}, {_OVERRIDES: _WIDENED}),
+        Example("0.5.23", {**mini.PLATFORM, _OVERRIDES: _WIDENED}, {}, "open already: nothing to do"),
+        Example(
+            "0.5.5",
+            {**mini.UTILS, _ARGS: _BLACKWELL},
+            {_ARGS: _CLOSED},
+            "too open upstream: closed",
+            Direction.CLOSE,
+        ),
+        Example("0.5.5", {**mini.UTILS, _ARGS: _CLOSED}, {}, "closed already: nothing to do", Direction.CLOSE),
+    )
