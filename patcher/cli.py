@@ -16,7 +16,7 @@ from patcher.errors import SmPatchError
 
 if TYPE_CHECKING:
     from patcher.environment import Environment
-    from patcher.gate import Gate
+    from patcher.gate import Engine, Gate
     from patcher.hardware import Target
     from patcher.operations import Workplace
 
@@ -61,15 +61,30 @@ class Options:
             return environment.of_root(self.root, packages)
         return environment.current(packages)
 
-    def workplaces(self) -> list[Workplace]:
-        """The installations to work on, opened. Raises NoEngine."""
+    def places(self) -> tuple[Environment, list[tuple[Engine, Path]]]:
+        """The environment, and the engines in it by the folder that holds each. Raises NoEngine."""
         from patcher import catalogue, environment
-        from patcher.operations import Workplace
 
         engines = [catalogue.engine_named(self.engine)] if self.engine else list(catalogue.engines().values())
-        assumptions = environment.parse_assumptions(self.assume)
-        found = environment.require_installations(self.environment(), engines, self.engine)
-        return [Workplace(installation, assumptions) for installation in found]
+        found = self.environment()
+        return found, environment.require_places(found, engines, self.engine)
+
+    def workplaces(self) -> list[Workplace]:
+        """The installations to work on, opened. Raises NoEngine."""
+        from patcher.environment import installation_at
+        from patcher.operations import Workplace
+
+        environment, places = self.places()
+        assumptions = self.assumptions()
+        return [Workplace(installation_at(environment, engine, root), assumptions) for engine, root in places]
+
+    def assumptions(self) -> dict[str, str]:
+        """``--assume``, read. Raises BadAssumption."""
+        if not self.assume:
+            return {}
+        from patcher.environment import parse_assumptions
+
+        return parse_assumptions(self.assume)
 
     def holding(self, names: Sequence[str]) -> list[Workplace]:
         """The workplaces that know the named gates (all, when none is named). Raises UnknownGate."""

@@ -11,12 +11,12 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 from patcher.errors import SmPatchError
-from patcher.gate import Finding, State
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from patcher.environment import Installation
+    from patcher.gate import Finding
     from patcher.hardware import Target
     from patcher.operations import Outcome
     from patcher.plan import FileChange, GateReport, SiteReport
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 _COLOURS = {
-    State.OPEN: "green",
-    State.PATCHED: "green",
-    State.CLOSED: "yellow",
-    State.TOO_OPEN: "red",
-    State.PARTIAL: "red",
-    State.REFUSED: "magenta",
-    State.MODIFIED: "red",
-    State.LOST: "red",
-    State.UNRECOGNISED: "red",
+    "open": "green",
+    "patched": "green",
+    "closed": "yellow",
+    "too-open": "red",
+    "partial": "red",
+    "refused": "magenta",
+    "modified": "red",
+    "lost": "red",
+    "unrecognised": "red",
 }
 
 
@@ -80,32 +80,46 @@ def _table(*columns: str) -> Table:
 # -- status --------------------------------------------------------------------------------------------------
 
 
-def show_installation(installation: Installation, related: Mapping[str, str | None], target: Target) -> None:
+def show_installation(document: Mapping[str, Any], target: Target) -> None:
     """What was looked at, as prose on stderr."""
-    version = installation.version or "version not known"
-    unverified = "" if installation.verified else " (a release the recipes were not tried on: shown as unverified)"
-    say(f"{installation.engine.name} {version}{unverified}, {installation.how}, in {installation.root}")
-    named = installation.distribution
-    if named and named.lower() not in installation.engine.distributions:
-        say(f"provided by the distribution {named}")
+    installation = document["installation"]
+    version = installation["version"] or "version not known"
+    unverified = "" if installation["verified"] else " (a release the recipes were not tried on: unverified)"
+    say(f"{installation['engine']} {version}{unverified}, {installation['how']}, in {installation['root']}")
+    if installation["repackaged"]:
+        say(f"provided by the distribution {installation['distribution']}")
+    related = installation["related"]
     beside = ", ".join(f"{name} {version}" for name, version in related.items() if version)
     say(f"beside it: {beside or 'none of ' + ', '.join(related)}")
     gpus = "; ".join(f"{gpu.name} (SM{gpu.sm})" for gpu in target.gpus)
     say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)}, {target.source}{': ' + gpus if gpus else ''}")
 
 
-def show_reports(reports: Sequence[GateReport]) -> None:
+def show_states(gates: Sequence[Mapping[str, Any]]) -> None:
     """The gates with their states, as a table."""
-    several = len({report.sm for report in reports}) > 1
+    several = len({gate["sm"] for gate in gates}) > 1
     table = _table("Gate", *(["SM"] if several else []), "State", "Sites", "Level", "Why")
-    for report in reports:
-        state: str = report.state.value
-        colour = _COLOURS.get(report.state)
+    for gate in gates:
+        state = gate["state"]
+        colour = _COLOURS.get(state)
         shown = f"[{colour}]{state}[/{colour}]" if colour and not plain() else state
-        sites = f"{report.found}/{len(report.sites)}"
-        row = [report.gate.id, *([str(report.sm)] if several else []), shown, sites, report.gate.level.value]
-        table.add_row(*row, _escape(report.reason))
+        sites = f"{gate['sites']['found']}/{gate['sites']['expected']}"
+        row = [gate["gate"], *([gate["sm"]] if several else []), shown, sites, gate["level"]]
+        table.add_row(*row, _escape(gate["reason"]))
     show_table(table)
+
+
+def show_advice(document: Mapping[str, Any]) -> None:
+    """What to do next, as prose on stderr."""
+    if document["interrupted"]:
+        say("an earlier change was interrupted; the next apply or revert undoes it first")
+    if document["pending"]:
+        say(f"next: 'sm-patch apply' would change {', '.join(document['pending'])}")
+    for gate in document["gates"]:
+        if gate["state"] == "too-open" and gate["gate"] not in document["pending"]:
+            say(f"next: 'sm-patch apply --gate {gate['gate']}' closes it")
+        elif gate["state"] == "refused":
+            say(f"see 'sm-patch explain {gate['gate']}' for what would satisfy it ({gate['link']})")
 
 
 def _escape(text: str) -> str:
@@ -163,6 +177,7 @@ def installation_data(installation: Installation, related: Mapping[str, str | No
         "version": installation.version,
         "verified": installation.verified,
         "distribution": installation.distribution,
+        "repackaged": installation.repackaged,
         "how": installation.how,
         "root": str(installation.root),
         "interpreter": str(interpreter) if interpreter else None,

@@ -5,10 +5,11 @@ Nothing here imports an engine. Another interpreter is asked for its search path
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
+import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,11 @@ class Installation:
         return state_folder(self.root) / self.engine.name
 
     @property
+    def repackaged(self) -> bool:
+        """Whether a distribution of another name than the engine's provides it."""
+        return self.distribution is not None and self.distribution.lower() not in self.engine.distributions
+
+    @property
     def verified(self) -> bool:
         """Whether the recipes were tried on this very release."""
         from packaging.specifiers import SpecifierSet
@@ -105,6 +111,8 @@ def _spec_folders(package: str) -> tuple[Path, ...]:
 
 def of_interpreter(python: str, packages: Sequence[str]) -> Environment:
     """The environment of another interpreter, asked in a subprocess. Raises NoInterpreter."""
+    import subprocess
+
     try:
         asked = subprocess.run(
             [python, "-c", _ASK, *packages], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
@@ -150,17 +158,23 @@ def _of_folders(
     return Environment(label, folders, found, prefix=prefix)
 
 
-def installations(environment: Environment, engines: Iterable[Engine]) -> list[Installation]:
-    """The engines installed in an environment. A package that another distribution provides counts."""
+def places(environment: Environment, engines: Iterable[Engine]) -> list[tuple[Engine, Path]]:
+    """The engines that an environment has, and the folder that holds each one's package. Reads no metadata."""
     found = []
     for engine in engines:
-        places = [place for place in environment.found.get(engine.package, ()) if (place / "__init__.py").is_file()]
-        if places:
-            found.append(_installation(environment, engine, places[0].parent))
+        folders = [p for p in environment.found.get(engine.package, ()) if (p / "__init__.py").is_file()]
+        if folders:
+            found.append((engine, folders[0].parent))
     return found
 
 
-def _installation(environment: Environment, engine: Engine, root: Path) -> Installation:
+def installations(environment: Environment, engines: Iterable[Engine]) -> list[Installation]:
+    """The engines installed in an environment. A package that another distribution provides counts."""
+    return [installation_at(environment, engine, root) for engine, root in places(environment, engines)]
+
+
+def installation_at(environment: Environment, engine: Engine, root: Path) -> Installation:
+    """The installation of an engine whose package lies below ``root``."""
     distribution = _distribution(engine, [root]) or _distribution(engine, environment.paths)
     if distribution is None:
         version = _version_from_source(engine, root)
@@ -204,11 +218,11 @@ def _version_from_source(engine: Engine, root: Path) -> str | None:
     return None
 
 
-def require_installations(
+def require_places(
     environment: Environment, engines: Sequence[Engine], named: str | None = None
-) -> list[Installation]:
-    """The installations, at least one. Raises NoEngine naming the interpreter and the folders searched."""
-    found = installations(environment, engines)
+) -> list[tuple[Engine, Path]]:
+    """``places``, at least one. Raises NoEngine naming the interpreter and the folders searched."""
+    found = places(environment, engines)
     if found:
         return found
     names = named or " or ".join(engine.name for engine in engines)
@@ -251,6 +265,19 @@ class Surroundings:
             holder = next((p for p in self._paths if (p / package / "__init__.py").is_file()), None)
             self._trees[package] = SourceTree(holder) if holder else None
         return self._trees[package]
+
+    def depends(self) -> list[str]:
+        """Every path that an answer about these surroundings rests on: folders, metadata, sources read."""
+        found = [str(path) for path in self._paths]
+        for path in self._paths:
+            with contextlib.suppress(OSError):
+                for name in os.listdir(path):
+                    if name.endswith(".dist-info"):
+                        found += [f"{path}/{name}/{file}" for file in ("METADATA", "RECORD", "direct_url.json")]
+        for tree in self._trees.values():
+            if tree is not None:
+                found += [str(tree.root / path) for path in tree.seen]
+        return found
 
 
 def parse_assumptions(texts: Iterable[str]) -> dict[str, str]:

@@ -126,6 +126,13 @@ class Workplace:
     def reports(self, sm: SM) -> list[GateReport]:
         return [self.report(gate, sm) for gate in self.gates.values()]
 
+    def depends(self) -> list[str]:
+        """Every path that a report of this installation rests on."""
+        root, state = self.installation.root, self.installation.state_folder
+        versions = [f"{self.installation.engine.package}/{name}" for name in self.installation.engine.version_files]
+        paths = [str(root / path) for path in (*self.tree.seen, *versions)]
+        return [*paths, *self.facts.depends(), str(state / "manifest.json"), str(state / "journal.json")]
+
     # -- apply and revert --------------------------------------------------------------------------------------
 
     def apply(self, sms: Sequence[SM], named: Sequence[str] = (), forced: Sequence[str] = ()) -> Outcome:

@@ -1,9 +1,10 @@
-"""``sm-patch status``."""
+"""``sm-patch status``: read-only, and kept between calls while nothing it rests on changes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,52 +12,57 @@ from patcher import console
 from patcher.cli import Options, command
 
 if TYPE_CHECKING:
-    from patcher.plan import GateReport
+    from patcher.environment import Environment
+    from patcher.gate import Engine
+    from patcher.hardware import Target
 
 
 @command
 @click.option("--check", is_flag=True, help="Exit 1 when apply has something to do or something has drifted.")
 def status(options: Options, check: bool) -> int:
     """Which gates exist here, and what each does for this GPU."""
-    from patcher.gate import State
-    from patcher.plan import default_gates
+    from patcher import cache, wheels
 
     target = options.target()
+    environment, places = options.places()
+    assumptions = options.assumptions()
     documents = []
-    pending = False
-    for workplace in options.workplaces():
-        installation = workplace.installation
-        related = {name: workplace.facts.version(name) for name in installation.engine.related}
-        reports = [report for sm in target.sms for report in workplace.reports(sm)]
-        drifted = [r for r in reports if r.state in (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)]
-        pending = pending or bool(default_gates(reports) or drifted) or workplace.store.interrupted()
-        documents.append(
-            {
-                "installation": console.installation_data(installation, related),
-                "interrupted": workplace.store.interrupted(),
-                "gates": [console.report_data(report) for report in reports],
-            }
-        )
-        if not options.json:
-            console.show_installation(installation, related, target)
-            if workplace.store.interrupted():
-                console.say("an earlier change was interrupted; the next apply or revert undoes it first")
-            console.show_reports(reports)
-            _advise(default_gates(reports), reports)
+    for engine, root in places:
+        key = json.dumps([str(root), engine.name, [str(p) for p in environment.paths], target.sms, assumptions])
+
+        def look(engine: Engine = engine, root: Path = root) -> tuple[dict[str, Any], list[str]]:
+            return _look(environment, engine, root, target, assumptions)
+
+        documents.append(cache.remembered(wheels.cache_folder() / "status", key, look))
     if options.json:
         console.show_json("status", {"target": console.target_data(target), "installations": documents})
+    else:
+        for document in documents:
+            console.show_installation(document, target)
+            console.show_states(document["gates"])
+            console.show_advice(document)
+    pending = any(d["pending"] or d["drifted"] or d["interrupted"] for d in documents)
     return 1 if check and pending else 0
 
 
-def _advise(default: Sequence[GateReport], reports: Sequence[GateReport]) -> None:
+def _look(
+    environment: Environment, engine: Engine, root: Path, target: Target, assumptions: dict[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The status of one installation as JSON-ready data, and the paths it rests on."""
+    from patcher.environment import installation_at
     from patcher.gate import State
+    from patcher.operations import Workplace
+    from patcher.plan import default_gates
 
-    if default:
-        console.say(f"next: 'sm-patch apply' would change {', '.join(dict.fromkeys(r.gate.id for r in default))}")
-    for report in reports:
-        if report.state is State.TOO_OPEN and report not in default:
-            console.say(
-                f"next: 'sm-patch apply --gate {report.gate.id}' closes it; see 'sm-patch explain {report.gate.id}'"
-            )
-        elif report.state is State.REFUSED:
-            console.say(f"see: 'sm-patch explain {report.gate.id}' for what would satisfy it ({report.link})")
+    workplace = Workplace(installation_at(environment, engine, root), assumptions)
+    related = {name: workplace.facts.version(name) for name in engine.related}
+    reports = [report for sm in target.sms for report in workplace.reports(sm)]
+    drifted = (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)
+    document = {
+        "installation": console.installation_data(workplace.installation, related),
+        "interrupted": workplace.store.interrupted(),
+        "pending": sorted({report.gate.id for report in default_gates(reports)}),
+        "drifted": sorted({report.gate.id for report in reports if report.state in drifted}),
+        "gates": [console.report_data(report) for report in reports],
+    }
+    return document, workplace.depends()
