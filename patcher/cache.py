@@ -22,7 +22,7 @@ Stamp = list[int] | None
 def stamp(path: str) -> Stamp:
     """What identifies a file's content without reading it; None when there is no such file."""
     try:
-        status = os.stat(path)
+        status = os.stat(path)  # noqa: PTH116 - thousands of these, and Path costs more than the call
     except OSError:
         return None
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]

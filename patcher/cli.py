@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -191,4 +192,5 @@ def main() -> None:
 
 def run() -> None:
     """The console script."""
+    gc.disable()  # a short run that builds large syntax trees and frees nothing that matters
     main(prog_name="sm-patch")

@@ -235,6 +235,9 @@ def require_places(
     )
 
 
+_METADATA_FILES = ("METADATA", "RECORD", "direct_url.json")
+
+
 class Surroundings:
     """What requirements ask: versions of other distributions beside an installation, and their sources.
 
@@ -271,9 +274,8 @@ class Surroundings:
         found = [str(path) for path in self._paths]
         for path in self._paths:
             with contextlib.suppress(OSError):
-                for name in os.listdir(path):
-                    if name.endswith(".dist-info"):
-                        found += [f"{path}/{name}/{file}" for file in ("METADATA", "RECORD", "direct_url.json")]
+                folders = [entry.path for entry in os.scandir(path) if entry.name.endswith(".dist-info")]
+                found += [f"{folder}/{file}" for folder in folders for file in _METADATA_FILES]
         for tree in self._trees.values():
             if tree is not None:
                 found += [str(tree.root / path) for path in tree.seen]

@@ -1,0 +1,178 @@
+"""The matrix: every gate on every release for every target, computed on real wheels.
+
+    python -m scripts.matrix                              all pinned SGLang releases, to scripts/matrix.json
+    python -m scripts.matrix 0.5.8.post1 0.5.23 -o -      a subset, to stdout
+    python -m scripts.matrix --gate allreduce-fusion      one gate
+
+A row is one gate on one release for one SM: its state before, what applying it edits and proves, its state after,
+and whether applying again changes nothing. A round trip is one release on disk: apply the default set and the
+gate options, apply again, revert, and compare every byte, mode and owner. A matrix holds under the stated
+assumption about the packages beside the engine, so that it shows the recipes and not one environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from patcher import catalogue
+from patcher.arch import SM, SM120, SM121
+from patcher.environment import Surroundings, installation_at, of_root
+from patcher.errors import SmPatchError
+from patcher.gate import Gate, Level
+from patcher.operations import Workplace
+from patcher.plan import Inspector
+from patcher.source import SourceTree, digest
+from scripts import releases
+
+OUTPUT = Path(__file__).with_name("matrix.json")
+ASSUMED = {"flashinfer-python": "0.7.2"}
+TARGETS = (SM120, SM121)
+ENGINE = "sglang"
+
+
+def _inspector(release: str) -> Inspector:
+    root = releases.unpacked(ENGINE, release)
+    engine = catalogue.engine_named(ENGINE)
+    installation = installation_at(of_root(root, [engine.package]), engine, root)
+    return Inspector(engine, SourceTree(root), release, Surroundings(installation, ASSUMED))
+
+
+def rows(release: str, gates: Iterable[type[Gate]], sms: Sequence[SM] = TARGETS) -> list[dict[str, Any]]:
+    """One release's rows, in memory."""
+    inspector = _inspector(release)
+    return [_row(inspector, gate, sm) for gate in gates for sm in sms]
+
+
+def _row(inspector: Inspector, gate: type[Gate], sm: SM) -> dict[str, Any]:
+    before = inspector.report(gate, sm)
+    row: dict[str, Any] = {
+        "release": inspector.version,
+        "gate": gate.id,
+        "sm": str(sm),
+        "before": before.state.value,
+        "sites": f"{before.found}/{len(before.sites)}",
+    }
+    if before.direction is None or gate.level is Level.REFUSED:
+        return row
+    try:
+        plan = inspector.plan({gate: before.direction})
+    except SmPatchError as error:
+        return {**row, "error": f"{error.id}: {error.what}"}
+    after = inspector.replaced({path: change.after for path, change in plan.changes.items()})
+    return {
+        **row,
+        "direction": before.direction.value,
+        "edited": sum(step.edited for step in plan.steps),
+        "proof": list(plan.steps[0].checks),
+        "after": after.report(gate, sm, before.direction).state.value,
+        "settled": not after.plan({gate: before.direction}).changes,
+        "files": {path: digest(change.after)[:16] for path, change in plan.changes.items()},
+    }
+
+
+def round_trip(release: str, gates: Sequence[str] = (), sm: SM = SM120) -> dict[str, Any]:
+    """Apply, apply again and revert on a copy of the release on disk; ``gates``: named ones, else the default set."""
+    with tempfile.TemporaryDirectory(prefix="sm-patch-matrix-") as scratch:
+        original = releases.unpacked(ENGINE, release)
+        root = Path(scratch) / "root"
+        linked_copy(original / ENGINE, root / ENGINE)
+        engine = catalogue.engine_named(ENGINE)
+        installation = installation_at(of_root(root, [engine.package]), engine, root)
+        result: dict[str, Any] = {"release": release, "sm": str(sm)}
+        try:
+            first = Workplace(installation, ASSUMED).apply([sm], gates)
+            second = Workplace(installation, ASSUMED).apply([sm], gates)
+            changed = compare(original / ENGINE, root / ENGINE)
+            Workplace(installation).revert()
+        except SmPatchError as error:
+            return {**result, "error": f"{error.id}: {error.what}"}
+        return {
+            **result,
+            "applied": sorted(step.gate.id for step in first.steps),
+            "written": sorted(change.path for change in first.written),
+            "only_written_changed": sorted(f"{ENGINE}/{path}" for path in changed)
+            == sorted(change.path for change in first.written),
+            "second_changed": [change.path for change in second.written],
+            "left_after_revert": compare(original / ENGINE, root / ENGINE),
+        }
+
+
+def linked_copy(source: Path, target: Path) -> None:
+    """Copy a folder with hard links, as uv installs wheels: whoever writes in place would harm the original."""
+    shutil.copytree(source, target, copy_function=os.link, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def compare(left: Path, right: Path) -> list[str]:
+    """Every path whose presence, bytes, mode or owner differs. Files that are one inode need no reading."""
+    names = {p.relative_to(left) for p in left.rglob("*")} | {p.relative_to(right) for p in right.rglob("*")}
+    found = []
+    for name in sorted(n for n in names if "__pycache__" not in n.parts):
+        a, b = left / name, right / name
+        if not (a.exists() and b.exists()):
+            found.append(str(name))
+            continue
+        x, y = a.stat(), b.stat()
+        if a.is_dir() or x.st_ino == y.st_ino:
+            continue
+        if (x.st_mode, x.st_uid, x.st_gid) != (y.st_mode, y.st_uid, y.st_gid) or a.read_bytes() != b.read_bytes():
+            found.append(str(name))
+    return found
+
+
+def matrix(chosen: Sequence[str], gate_ids: Sequence[str] = ()) -> dict[str, Any]:
+    """The matrix of the chosen releases as JSON-ready data."""
+    known = catalogue.gates(ENGINE)
+    gates = catalogue.select(gate_ids, known) if gate_ids else list(known.values())
+    data: dict[str, Any] = {"schema_version": 1, "assumed": ASSUMED, "rows": [], "round_trips": []}
+    for release in chosen:
+        data["rows"] += rows(release, gates)
+        data["round_trips"].append(round_trip(release, gate_ids))
+        print(release, file=sys.stderr, flush=True)
+    return data
+
+
+def problems(data: dict[str, Any]) -> list[str]:
+    """What must not be in a matrix: unrecognised sites, errors, gates not settled, bytes not given back."""
+    found = []
+    for row in data["rows"]:
+        where = f"{row['release']} {row['gate']} SM{row['sm']}"
+        done = "patched"
+        if row["before"] == "unrecognised" or "error" in row:
+            found.append(f"{where}: {row.get('error', row['before'])}")
+        elif "after" in row and not (row["after"] == done and row["settled"] and row["proof"]):
+            found.append(f"{where}: after {row['after']}, settled {row['settled']}")
+    for trip in data["round_trips"]:
+        if "error" in trip:
+            found.append(f"{trip['release']}: {trip['error']}")
+        elif trip["second_changed"] or trip["left_after_revert"] or not trip["only_written_changed"]:
+            found.append(f"{trip['release']}: the round trip left something: {trip}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("releases", nargs="*", help="default: all pinned releases")
+    parser.add_argument("--gate", action="append", default=[], help="only this gate (also for the round trip)")
+    parser.add_argument("-o", "--output", default=str(OUTPUT), help="a file, or - for stdout")
+    arguments = parser.parse_args()
+    data = matrix(arguments.releases or releases.versions(ENGINE), arguments.gate)
+    text = json.dumps(data, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n"
+    if arguments.output == "-":
+        sys.stdout.write(text)
+    else:
+        Path(arguments.output).write_text(text)
+    for problem in problems(data):
+        print(f"problem: {problem}", file=sys.stderr)
+    sys.exit(1 if problems(data) else 0)
+
+
+if __name__ == "__main__":
+    main()
