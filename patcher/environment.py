@@ -204,7 +204,7 @@ def _lists(distribution, package: str) -> bool:  # type: ignore[no-untyped-def]
     return f"\n{package}/__init__.py," in f"\n{record}"
 
 
-_VERSION = re.compile(r"""^(?:__version__|version)\s*(?::\s*str\s*)?=\s*['"]([^'"]+)['"]""", re.MULTILINE)
+_VERSION = re.compile(r"""^(?:__version__|version)\b[^\n'"]*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 
 
 def _version_from_source(engine: Engine, root: Path) -> str | None:

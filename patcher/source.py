@@ -149,8 +149,9 @@ class SourceTree:
     ``read`` files are remembered (``seen``), so that a cached answer can name everything it depends on.
     """
 
-    def __init__(self, root: Path, overlay: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, root: Path, overlay: Mapping[str, bytes] | None = None, base: SourceTree | None = None) -> None:
         self.root = root
+        self._base = base
         self._sources: dict[str, Source | None] = {}
         for path, data in (overlay or {}).items():
             self._sources[path] = Source(path, data)
@@ -158,7 +159,7 @@ class SourceTree:
     def get(self, path: str) -> Source | None:
         """The file at ``path`` (relative, with ``/``), or None when there is none. Raises IOFailure."""
         if path not in self._sources:
-            self._sources[path] = self._read(path)
+            self._sources[path] = self._base.get(path) if self._base else self._read(path)
         return self._sources[path]
 
     def _read(self, path: str) -> Source | None:
@@ -172,11 +173,8 @@ class SourceTree:
             ) from error
 
     def with_overlay(self, overlay: Mapping[str, bytes]) -> SourceTree:
-        """The same tree with some files replaced; files already read are shared."""
-        other = SourceTree(self.root, overlay)
-        for path, source in self._sources.items():
-            other._sources.setdefault(path, source)
-        return other
+        """The same tree with some files replaced; all others are read and parsed once for both."""
+        return SourceTree(self.root, overlay, base=self)
 
     @property
     def seen(self) -> tuple[str, ...]:

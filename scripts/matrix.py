@@ -38,7 +38,8 @@ TARGETS = (SM120, SM121)
 ENGINE = "sglang"
 
 
-def _inspector(release: str) -> Inspector:
+def inspector_of(release: str) -> Inspector:
+    """An inspector of a pinned release under the matrix's assumption."""
     root = releases.unpacked(ENGINE, release)
     engine = catalogue.engine_named(ENGINE)
     installation = installation_at(of_root(root, [engine.package]), engine, root)
@@ -47,7 +48,7 @@ def _inspector(release: str) -> Inspector:
 
 def rows(release: str, gates: Iterable[type[Gate]], sms: Sequence[SM] = TARGETS) -> list[dict[str, Any]]:
     """One release's rows, in memory."""
-    inspector = _inspector(release)
+    inspector = inspector_of(release)
     return [_row(inspector, gate, sm) for gate in gates for sm in sms]
 
 
