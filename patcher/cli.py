@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "revert": ("change", "Take changes back, byte for byte."),
     "diff": ("change", "What is on disk against the original."),
     "explain": ("explain", "What a gate guards, for whom, on what conditions and evidence."),
+    "demo": ("demo", "The whole story on a real release, in a throw-away folder."),
 }
 
 
@@ -136,17 +138,26 @@ _SHARED = (
 )
 
 
+@contextlib.contextmanager
+def shown_errors(as_json: bool) -> Iterator[None]:
+    """Show an SmPatchError as people or programs read it, and exit with its code."""
+    try:
+        yield
+    except SmPatchError as error:
+        console.show_error(error, as_json)
+        sys.exit(error.exit_code)
+
+
 def command(function: Callable[..., int]) -> click.Command:
     """Makes a command of a function: the shared options go into its first argument, its int is the exit code."""
 
-    def run(**values: Any) -> None:
+    @click.pass_context
+    def run(context: click.Context, **values: Any) -> None:
+        _prefer_flags(context, values)
         names = ("python", "venv", "root", "engine", "sm", "assume", "format")
         options = Options(**{name: values.pop(name) for name in names})
-        try:
+        with shown_errors(options.json):
             sys.exit(function(options, **values))
-        except SmPatchError as error:
-            console.show_error(error, options.json)
-            sys.exit(error.exit_code)
 
     for option in reversed(_SHARED):
         run = option(run)
@@ -154,6 +165,15 @@ def command(function: Callable[..., int]) -> click.Command:
     made = click.command(function.__name__.rstrip("_").replace("_", "-"))(run)
     made.params = [*reversed(getattr(function, "__click_params__", [])), *made.params]
     return made
+
+
+def _prefer_flags(context: click.Context, values: dict[str, Any]) -> None:
+    """A place named by a flag wins over one named in the environment."""
+    places = ("python", "venv", "root")
+    flags = [n for n in places if context.get_parameter_source(n) is click.core.ParameterSource.COMMANDLINE]
+    for name in places:
+        if flags and name not in flags:
+            values[name] = None
 
 
 def gate_option(function: Callable[..., int]) -> Callable[..., int]:
