@@ -152,7 +152,7 @@ def command(function: Callable[..., int]) -> click.Command:
     """Makes a command of a function: the shared options go into its first argument, its int is the exit code."""
 
     @click.pass_context
-    def run(context: click.Context, **values: Any) -> None:
+    def run(context: click.Context, /, **values: Any) -> None:
         _prefer_flags(context, values)
         names = ("python", "venv", "root", "engine", "sm", "assume", "format")
         options = Options(**{name: values.pop(name) for name in names})

@@ -272,8 +272,7 @@ class Predicates:
 
     def truth(self, node: ast.expr, scope: Scope, world: World) -> bool | None:
         """The truth of an expression, or None when it is not known. Raises Raises."""
-        value = self.value(node, scope, world)
-        return None if value is UNKNOWN else bool(_plain(value))
+        return _truth(self.value(node, scope, world))
 
     def exported(self, module: str, name: str, world: World) -> Any:
         """The value of ``module.name``, or UNKNOWN; Raises('ImportError') when the module does not bind it."""
@@ -368,10 +367,10 @@ class Predicates:
     def _side(self, test: ast.expr, side: bool, module: Module) -> bool | None:
         """Whether an if-test takes this side; None when not known."""
         try:
-            value = self._eval(test, Scope(module))
+            truth = _truth(self._eval(test, Scope(module)))
         except (Raises, _GiveUp):
             return None
-        return None if value is UNKNOWN else bool(_plain(value)) is side
+        return None if truth is None else truth is side
 
     def _bound_value(self, node: ast.stmt, name: str, scope: Scope) -> Any:
         if isinstance(node, ast.FunctionDef):
@@ -467,9 +466,9 @@ class Predicates:
             return UNKNOWN
 
     def _eval_IfExp(self, node: ast.IfExp, scope: Scope) -> Any:
-        test = self._eval(node.test, scope)
-        if test is not UNKNOWN:
-            return self._eval(node.body if _plain(test) else node.orelse, scope)
+        test = _truth(self._eval(node.test, scope))
+        if test is not None:
+            return self._eval(node.body if test else node.orelse, scope)
         body, orelse = self._lazy(node.body, scope), self._lazy(node.orelse, scope)
         return body if _same(body, orelse) else UNKNOWN
 
@@ -484,19 +483,19 @@ class Predicates:
                 if unknown:
                     return UNKNOWN
                 raise
-            if value is UNKNOWN:
+            truth = _truth(value)
+            if truth is None:
                 unknown = True
-            elif bool(_plain(value)) is stops_at:
+            elif truth is stops_at:
                 # A later operand decides the truth whatever the unknown one says, but not the value.
                 return stops_at if unknown else value
         return UNKNOWN if unknown else value
 
     def _eval_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Any:
         value = self._eval(node.operand, scope)
-        if value is UNKNOWN:
-            return UNKNOWN
         if isinstance(node.op, ast.Not):
-            return not _plain(value)
+            truth = _truth(value)
+            return UNKNOWN if truth is None else not truth
         if isinstance(node.op, ast.USub) and isinstance(value, int | float):
             return -value
         return UNKNOWN
@@ -754,9 +753,9 @@ class Predicates:
         return _FELL_THROUGH
 
     def _run_if(self, node: ast.If, rest: list[ast.stmt], scope: Scope) -> Any:
-        test = self._eval(node.test, scope)
-        if test is not UNKNOWN:
-            return self._run([*(node.body if _plain(test) else node.orelse), *rest], scope)
+        test = _truth(self._eval(node.test, scope))
+        if test is not None:
+            return self._run([*(node.body if test else node.orelse), *rest], scope)
         results = []
         for branch in (node.body, node.orelse):
             fork = Scope(scope.module, scope.function, dict(scope.variables or {}))
@@ -787,8 +786,7 @@ class Predicates:
             for name in bound_names(node):
                 scope.variables[name] = self._bound_value(node, name, scope)
         elif isinstance(node, ast.Assert):
-            test = self._eval(node.test, scope)
-            if test is not UNKNOWN and not _plain(test):
+            if _truth(self._eval(node.test, scope)) is False:
                 raise Raises("AssertionError")
         elif not isinstance(node, ast.Pass | ast.Global):
             raise _GiveUp
@@ -817,9 +815,11 @@ def _opaque(value: Any) -> bool:
     return isinstance(value, _External | _Function | _Class | _Partial | _Method | Module)
 
 
-def _plain(value: Any) -> Any:
-    """A value whose Python truth is its truth in the engine (functions and modules are true)."""
-    return True if _opaque(value) or isinstance(value, _Instance) else value
+def _truth(value: Any) -> bool | None:
+    """The truth of a value, None when it is not known (something outside the source may be anything)."""
+    if value is UNKNOWN or isinstance(value, _External):
+        return None
+    return True if _opaque(value) or isinstance(value, _Instance) else bool(value)
 
 
 def _same(left: Any, right: Any) -> bool:
