@@ -23,6 +23,9 @@ class SmPatchError(Exception):
         self.hint = hint
         self.link = link
 
+    def __str__(self) -> str:
+        return self.what
+
     def as_dict(self) -> dict[str, str | int]:
         """The error as JSON-ready data."""
         texts = {"id": self.id, "what": self.what, "where": self.where, "hint": self.hint, "link": self.link}

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from patcher.arch import SM
 from patcher.condition import Truth
-from patcher.errors import SmPatchError, Unrecognised
+from patcher.errors import SmPatchError, Unparsable, Unrecognised
 from patcher.gate import Action, Direction, Engine, Facts, Finding, Gate, Level, State
 from patcher.predicate import Predicates, World, cuda_world
-from patcher.proof import Claim, prove
+from patcher.proof import Claim, failed, prove
 from patcher.sites import Place, Site, Target, View, splice, view_of
 from patcher.source import SourceTree
 
@@ -130,6 +130,13 @@ class Inspector:
             raise Unrecognised("the file does not exist", where=f"{self.engine.package}/{site.path}")
         return view
 
+    def edited_view(self, site: Site) -> View:
+        """``view`` of a file that sm-patch edited: that it reads is the first thing to prove."""
+        try:
+            return self.view(site)
+        except Unparsable as error:
+            raise failed("compiles", error.what, error.where) from error
+
     # -- reports ---------------------------------------------------------------------------------------------
 
     def report(self, gate: type[Gate], sm: SM, active: Direction | None = None) -> GateReport:
@@ -226,6 +233,7 @@ class Inspector:
                 overlay[path] = data
                 edited.append(path)
                 after = after.replaced({path: data})
+                after.edited_view(site)
             checks = self._prove(after, gate, direction, sites)
         except SmPatchError as error:
             error.what = f"{gate.id}: {error.what}"
@@ -254,7 +262,7 @@ class Inspector:
         for path in dict.fromkeys(site.path for site in sites):
             here = [site for site in sites if site.path == path]
             claim = Claim(here, direction, gate.targets)
-            checks = prove(self.view(here[0]), after.view(here[0]), claim)
+            checks = prove(self.view(here[0]), after.edited_view(here[0]), claim)
         return checks
 
 

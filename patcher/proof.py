@@ -66,6 +66,12 @@ class _Imported:
 _Difference = _Changed | _Inserted | _Imported
 
 
+def failed(check: str, why: str, where: str) -> ProofFailed:
+    """The error of a check that does not hold."""
+    hint = "nothing was written; please report this release and file"
+    return ProofFailed(f"the proof failed at '{check}': {why}", where=where, hint=hint)
+
+
 def prove(before: View, after: View, claim: Claim) -> tuple[str, ...]:
     """Check one file's change. Returns the names of the checks made; raises ProofFailed naming the one that failed."""
     prover = _Prover(before, after, claim)
@@ -86,9 +92,7 @@ class _Prover:
         self.targets = [cuda_world(sm) for sm in sorted(claim.sms)]
 
     def fail(self, check: str, why: str, line: int = 0) -> ProofFailed:
-        where = f"{self.after.path}:{line}" if line else self.after.path
-        hint = "nothing was written; please report this release and file"
-        return ProofFailed(f"the proof failed at '{check}': {why}", where=where, hint=hint)
+        return failed(check, why, f"{self.after.path}:{line}" if line else self.after.path)
 
     # 1
     def compiles(self) -> None:
@@ -247,11 +251,11 @@ class _Prover:
         used = {n.id for n in ast.walk(self.before.source.tree) if isinstance(n, ast.Name)}
         if names[0] in self.before.module.bindings or names[0] in used:
             raise self.fail("names-bound", f"{names[0]} was in use before", node.lineno)
-        self._exactly_targets(node.value, Scope(self.after.module), node.lineno)
         for name in _loaded(node.value):
             lines = [b.node.lineno for b in self.after.module.bindings.get(name, ())]
             if not hasattr(builtins, name) and not any(line < node.lineno for line in lines):
                 raise self.fail("names-bound", f"{name} is not bound before {names[0]}", node.lineno)
+        self._exactly_targets(node.value, Scope(self.after.module), node.lineno)
 
     def _exactly_targets(self, test: ast.expr, scope: Scope, line: int) -> None:
         for world in ALL_WORLDS:
