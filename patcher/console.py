@@ -224,7 +224,7 @@ def show_applied(outcome: Outcome) -> None:
         say(f"forced: {report.gate.id} although it is {report.state.value}: {report.reason}")
         say(f"  risk: {report.gate.risk}")
     for step in outcome.steps:
-        verb = {"open": "open" if would else "opened", "close": "close" if would else "closed"}[step.direction.value]
+        verb = step.direction.value if would else step.direction.done
         say(
             f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, "
             f"proven ({', '.join(step.checks)})"

@@ -218,14 +218,15 @@ class _Indent(cst.CSTTransformer):
         return updated_node.with_changes(indent=self.indent)
 
 
-class InsertBefore(cst.CSTTransformer):
-    """Puts a statement before the first statement of the block under the stand-in parent ``if _:``."""
+class InsertStatement(cst.CSTTransformer):
+    """Puts a statement at an end of the block under the stand-in parent ``if _:``."""
 
-    def __init__(self, statement: str, comment: str, indent: str) -> None:
+    def __init__(self, statement: str, comment: str, indent: str, behind: bool) -> None:
         super().__init__()
         self.statement = statement
         self.comment = comment
         self.indent = indent
+        self.behind = behind
         self.done = False
 
     def visit_If(self, node: cst.If) -> bool:
@@ -239,20 +240,42 @@ class InsertBefore(cst.CSTTransformer):
         assert isinstance(added, cst.BaseCompoundStatement)
         lines = [cst.EmptyLine(comment=cst.Comment(f"# {self.comment}"))]
         added = added.with_changes(leading_lines=lines)
-        return updated_node.with_changes(body=block.with_changes(body=[added, *block.body]))
+        body = [*block.body, added] if self.behind else [added, *block.body]
+        return updated_node.with_changes(body=block.with_changes(body=body))
 
 
 _PARENT = "if _:"
 
 
-def insert_before(text: str, statement: str, comment: str, newline: str, indent: str) -> str:
-    """Whole indented lines ``text`` with ``statement`` (written unindented) before them.
+def insert_statement(
+    text: str, statement: str, comment: str, newline: str, indent: str, *, behind: bool = False
+) -> str:
+    """Whole indented lines ``text`` with ``statement`` (written unindented) before or ``behind`` them.
 
     ``indent`` is one level of the file's indentation.
     """
     head = _PARENT + newline
-    transformer = InsertBefore(statement, comment, indent)
+    transformer = InsertStatement(statement, comment, indent, behind)
     code = _parse_module(head + text).visit(transformer).code
     if not transformer.done or not code.startswith(head):
         raise RecipeError("the statement could not be inserted")
     return code[len(head) :]
+
+
+def extend_literal(text: str, element: str) -> str:
+    """The literal ``text`` (a list, tuple, set or dict, not empty) with ``element`` behind its last one.
+
+    ``element`` is written as it would be in the literal: ``*x``, or ``**x`` for a dict.
+    """
+    literal = cst.parse_expression(text)
+    if _code(literal) != text:
+        raise Unrecognised("the literal does not survive a parse unchanged", hint="please report this file")
+    assert isinstance(literal, cst.Dict | cst.List | cst.Tuple | cst.Set)
+    holder = cst.parse_expression(f"{{{element}}}" if element.startswith("**") else f"[{element}]")
+    assert isinstance(holder, cst.Dict | cst.List)
+    *rest, last = literal.elements
+    between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    if isinstance(first := literal.elements[0].comma, cst.Comma) and not first.whitespace_after.empty:
+        between = _plain_comma(first)
+    added = holder.elements[0].with_changes(comma=last.comma)
+    return _code(literal.with_changes(elements=[*rest, last.with_changes(comma=between), added]))

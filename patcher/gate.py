@@ -50,10 +50,21 @@ class State(str, Enum):
 
 
 class Direction(str, Enum):
-    """Which way an edit goes: let the targets in, or keep them out."""
+    """Which way an edit goes: let the targets in, keep them out, or give them the right values."""
 
     OPEN = "open"
     CLOSE = "close"
+    FIX = "fix"
+
+    @property
+    def admits(self) -> bool:
+        """Whether the targets are let through (with the right values) once it is done."""
+        return self is not Direction.CLOSE
+
+    @property
+    def done(self) -> str:
+        """The word for what was done."""
+        return {Direction.OPEN: "opened", Direction.CLOSE: "closed", Direction.FIX: "fixed"}[self]
 
 
 @dataclass(frozen=True)
@@ -187,12 +198,28 @@ class Gate:
     """Why the default set leaves the gate out, or an empty string."""
     closes_when_unmet: ClassVar[bool] = False
     """Whether a target that upstream admits is shut out again while a requirement is unmet."""
+    needs_release: ClassVar[str] = ""
+    """The releases that have the code behind the gate, where not every release with the gate has it."""
+    needs_because: ClassVar[str] = ""
+    """What a release outside ``needs_release`` lacks."""
+    upstream_since: ClassVar[str | Mapping[SM, str]] = ""
+    """The release in which upstream itself did what the recipe does (by SM where they differ)."""
     risk: ClassVar[str] = ""
     """What ``--force`` risks."""
     usage: ClassVar[str] = ""
     """How to use it once it is open (flags)."""
     measure: ClassVar[str] = ""
     """How to measure whether it helps."""
+
+    @classmethod
+    def since(cls, sm: SM) -> str:
+        """The release in which upstream did the same for ``sm``, or an empty string."""
+        return cls.upstream_since if isinstance(cls.upstream_since, str) else cls.upstream_since.get(sm, "")
+
+    @classmethod
+    def direction(cls) -> Direction:
+        """The direction that the recipe's action asks for."""
+        return Direction(cls.action.value)
 
     @classmethod
     def sites_for(cls, version: str | None) -> tuple[Site, ...]:
@@ -230,6 +257,12 @@ class Engine:
     version_files: Sequence[str] = ()
     """Files below the package that hold ``__version__ = "…"``, for trees without metadata."""
     spellings: Mapping[frozenset[SM], Sequence[Spelling]] = field(default_factory=dict)
+    title: str = ""
+    """What people call it, where that is not its name."""
+
+    @property
+    def called(self) -> str:
+        return self.title or self.name
 
     def spellings_for(self, targets: Iterable[SM]) -> Sequence[Spelling]:
         """Ways to write exactly these targets, best first."""

@@ -180,7 +180,7 @@ class Workplace:
                 already.append(report)
             elif report.gate.id in forced:
                 by_force.append(report)
-                chosen[report.gate] = Direction.OPEN
+                chosen[report.gate] = report.gate.direction()
             elif report not in acting or report.direction is None:
                 if explicit:
                     raise _refused(report)
@@ -310,7 +310,7 @@ class Workplace:
         """Per world: whether all sites let it through, as it is now, and as it is with the gate applied."""
         report = self.report(gate, min(gate.targets))
         before = self._original_inspector() if self.active(gate.id) else self.inspector
-        direction = self.active(gate.id) or report.direction or Direction.OPEN
+        direction = self.active(gate.id) or report.direction or gate.direction()
         now = _through(before, gate)
         try:
             plan = before.plan({gate: direction})

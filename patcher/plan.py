@@ -144,14 +144,28 @@ class Inspector:
         sites = [self.find(site, [cuda_world(sm)]) for site in self.sites(gate)]
         if not sites:
             return GateReport(gate, sm, State.ABSENT, self._why_absent(gate))
-        findings = [requirement.check(self.facts, sm) for requirement in gate.requires]
+        findings = [*self._release(gate), *(requirement.check(self.facts, sm) for requirement in gate.requires)]
         state, reason, direction = self._judge(gate, sm, sites, findings, active)
         link = next((f.link for f in findings if not f.met), "") or next((e.link for e in gate.evidence), "")
         return GateReport(gate, sm, state, reason, sites, findings, direction, link)
 
+    def _release(self, gate: type[Gate]) -> list[Finding]:
+        """Whether this release has the code behind the gate, for gates of which not every release has it."""
+        if not gate.needs_release:
+            return []
+        from packaging.specifiers import SpecifierSet
+
+        needs = f"{self.engine.called} {gate.needs_release}"
+        met = self.version is not None and SpecifierSet(gate.needs_release).contains(self.version, prereleases=True)
+        found = f"{self.engine.called} {self.version or '(version not known)'}"
+        link = next((e.link for e in gate.evidence), "")
+        return [Finding(met, needs, found, needs=needs, because=gate.needs_because, link=link)]
+
     def _why_absent(self, gate: type[Gate]) -> str:
         since = ", ".join(dict.fromkeys(site.versions for site in gate.sites))
-        return f"{self.engine.name} {self.version or '(version not known)'} has no such gate (it is in {since})"
+        needs = f"; needs {self.engine.called} {gate.needs_release}" if gate.needs_release else ""
+        version = self.version or "(version not known)"
+        return f"{self.engine.called} {version} has no such gate (it is in {since}){needs}"
 
     def _judge(
         self,
@@ -167,37 +181,50 @@ class Inspector:
             return State.UNRECOGNISED, f"{lost.error.what}{where}", None
         admitting = sum(1 for site in sites if site.admits)
         unmet = [finding for finding in findings if not finding.met]
-        if 0 < admitting < len(sites):
-            reason = f"{admitting} of {len(sites)} sites let SM{sm} through: the feature does not work as a whole"
-            return State.PARTIAL, reason, None if unmet or sm not in gate.targets else Direction.OPEN
         is_open = admitting == len(sites)
-        if active is not None and is_open is (active is Direction.OPEN):
-            done = "opened" if active is Direction.OPEN else "closed"
-            warning = f"; but {_refusal(unmet)}" if unmet and active is Direction.OPEN else ""
-            return State.PATCHED, f"{done} by sm-patch at {_count(len(sites), 'site')}{warning}", None
+        is_closed = admitting == 0
+        if active is not None and (is_open if active.admits else is_closed):
+            warning = f"; but {_refusal(unmet)}" if unmet and active.admits else ""
+            return State.PATCHED, f"{active.done} by sm-patch at {_count(len(sites), 'site')}{warning}", None
         if sm not in gate.targets:
             side = State.OPEN if is_open else State.CLOSED
             return side, f"as upstream has it; the recipe is for SM{_listed(gate.targets)} only", None
-        return self._judge_unpatched(gate, is_open, unmet)
-
-    def _judge_unpatched(
-        self, gate: type[Gate], is_open: bool, unmet: Sequence[Finding]
-    ) -> tuple[State, str, Direction | None]:
         if gate.action is Action.CLOSE:
-            if is_open and unmet:
+            return self._judge_closing(gate, sm, is_closed, unmet)
+        if not is_open and not is_closed:
+            reason = f"{admitting} of {len(sites)} sites let SM{sm} through: the feature does not work as a whole"
+            return State.PARTIAL, reason, None if unmet or gate.level is Level.REFUSED else gate.direction()
+        return self._judge_opening(gate, sm, is_open, unmet)
+
+    def _judge_closing(
+        self, gate: type[Gate], sm: SM, is_closed: bool, unmet: Sequence[Finding]
+    ) -> tuple[State, str, Direction | None]:
+        if is_closed:
+            return State.CLOSED, f"upstream keeps it out{_since(gate, sm, self.version)}", None
+        if not gate.closes_when_unmet:
+            if unmet:
                 return State.REFUSED, _refusal(unmet), None
-            if is_open:
-                return State.TOO_OPEN, "upstream lets it in where it breaks", Direction.CLOSE
-            return State.CLOSED, "upstream keeps it out", None
+            return State.TOO_OPEN, "upstream lets it in where it breaks", Direction.CLOSE
+        if unmet:
+            return State.TOO_OPEN, f"upstream lets it in, but {_refusal(unmet)}", Direction.CLOSE
+        return State.OPEN, "upstream lets it in, and what it needs is here", None
+
+    def _judge_opening(
+        self, gate: type[Gate], sm: SM, is_open: bool, unmet: Sequence[Finding]
+    ) -> tuple[State, str, Direction | None]:
         if is_open and unmet and gate.closes_when_unmet:
             return State.TOO_OPEN, f"upstream lets it in, but {_refusal(unmet)}", Direction.CLOSE
+        fixes = gate.action is Action.FIX
         if is_open:
-            return State.OPEN, "upstream lets it in", None
+            right = "upstream has the right values" if fixes else "upstream lets it in"
+            return State.OPEN, f"{right}{_since(gate, sm, self.version)}", None
         if gate.level is Level.REFUSED:
-            return State.REFUSED, gate.risk, None
+            where = next((f"; {f.where} says {f.found}" for f in unmet if f.where), "")
+            return State.REFUSED, f"{gate.risk}{where}", None
         if unmet:
             return State.REFUSED, _refusal(unmet), None
-        return State.CLOSED, gate.opt_in or "upstream keeps it out; the recipe opens it", Direction.OPEN
+        does = "upstream's values are wrong for it" if fixes else "upstream keeps it out; the recipe opens it"
+        return State.CLOSED, gate.opt_in or does, gate.direction()
 
     # -- plans -----------------------------------------------------------------------------------------------
 
@@ -248,7 +275,7 @@ class Inspector:
         view = self.view(site)
         place = site.find(view)[0]
         admitted = [place.admits(world) in (Truth.ALWAYS, Truth.DEPENDS) for world in worlds]
-        wanted = direction is Direction.OPEN
+        wanted = direction.admits
         if all(side is wanted for side in admitted):
             return None
         missing = frozenset(w.sm for w, side in zip(worlds, admitted, strict=True) if side is not wanted and w.sm)
@@ -284,6 +311,14 @@ def _era_starts(gate: type[Gate]) -> list[str]:
 
     starts = {s.version for site in gate.sites for s in SpecifierSet(site.versions) if s.operator == ">="}
     return sorted(starts, key=Version, reverse=True)
+
+
+def _since(gate: type[Gate], sm: SM, version: str | None) -> str:
+    """ " since 0.5.13", where the recipe knows since when and this release is not older."""
+    from packaging.version import Version
+
+    since = gate.since(sm)
+    return f" since {since}" if since and version and Version(version) >= Version(since) else ""
 
 
 def _refusal(unmet: Sequence[Finding]) -> str:

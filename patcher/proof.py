@@ -5,12 +5,15 @@ It reads the files before and after with ``ast`` and shares nothing with the edi
 1. compiles      both versions compile;
 2. only-sites    the trees differ only by the declared kinds of change, inside the declared definitions;
 3. others-same   for every world that is not a target, each changed condition has the same truth for every
-                 assignment of its opaque atoms, and each inserted statement is not reached;
+                 assignment of its opaque atoms, each literal the same elements in the same order, and each
+                 inserted statement is not reached;
 4. targets       the targets are let in (or kept out) at every site, and nothing else was taken from them;
 5. names-bound   every added name is bound where it is used;
-6. settled       looking again finds nothing left to do.
+6. settled       looking again finds nothing left to do;
+7. values        where values are fixed: the edited function, run with stand-ins for every case that the recipe
+                 lists, stays within the limit on the targets and does exactly what it did everywhere else.
 
-The store checks the seventh: the backup gives back the original bytes.
+The store checks one more: the backup gives back the original bytes.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ from patcher.arch import SM
 from patcher.condition import FALSE, TRUE, Truth, equivalent, implies, reduce
 from patcher.errors import ProofFailed, SmPatchError
 from patcher.gate import Direction
+from patcher.literals import Literal, LiteralSite, added_element, conditional_parts
 from patcher.predicate import ALL_WORLDS, UNKNOWN, Raises, Scope, World, bound_names, cuda_world
 from patcher.sites import ConditionSite, GuardSite, Site, View
 from patcher.source import Definition
+from patcher.values import ValueSite, all_bound
 
 CHECKS = ("compiles", "only-sites", "others-same", "targets", "names-bound", "settled")
 
@@ -80,7 +85,8 @@ def prove(before: View, after: View, claim: Claim) -> tuple[str, ...]:
     for difference in differences:
         prover.check(difference)
     prover.targets_reached()
-    return CHECKS
+    values = prover.values_right()
+    return (*CHECKS, "values") if values else CHECKS
 
 
 class _Prover:
@@ -211,36 +217,97 @@ class _Prover:
                 raise self.fail("names-bound", f"{origin} does not define {name}", difference.node.lineno)
 
     def _check_condition(self, difference: _Changed) -> None:
-        declared = {s.within for s in self.claim.sites if isinstance(s, ConditionSite)}
-        line = difference.after.lineno
-        if difference.definition not in declared:
-            raise self._outside(difference.after, f"{difference.definition or 'the module'} is not a declared site")
+        declared = {id(node): site for site in self._declared(difference) for node in self._nodes(site)}
+        if not any(id(node) in declared for node in ast.walk(difference.after)):
+            where = difference.definition or "the module"
+            raise self._outside(difference.after, f"what changed in {where} is not a declared site")
+        for old, new, site in self._pairs(difference.before, difference.after, declared):
+            if isinstance(site, LiteralSite):
+                self._check_literal(old, new, site, difference)
+            else:
+                assert isinstance(site, ConditionSite)
+                self._check_truth(old, new, site, difference)
+        self._names_bound(difference.after, difference.scope_after, difference.after.lineno)
+
+    def _declared(self, difference: _Changed) -> list[Site]:
+        kinds = (ConditionSite, LiteralSite)
+        return [s for s in self.claim.sites if isinstance(s, kinds) and s.within == difference.definition]
+
+    def _nodes(self, site: Site) -> list[ast.AST]:
+        try:
+            return [place.node for place in site.find(self.after)]
+        except SmPatchError:
+            return []
+
+    def _pairs(
+        self, old: ast.AST, new: ast.AST, declared: dict[int, Site]
+    ) -> Iterator[tuple[ast.expr, ast.expr, Site]]:
+        """The declared parts of a changed expression, with what stood there; all around them must be as it was."""
+        site = declared.get(id(new))
+        if site is not None:
+            assert isinstance(old, ast.expr) and isinstance(new, ast.expr)
+            yield old, new, site
+            return
+        if type(old) is not type(new):
+            raise self._outside(new, "an expression changed beside the declared site")
+        for name in new._fields:
+            left, right = getattr(old, name), getattr(new, name)
+            lefts, rights = (x if isinstance(x, list) else [x] for x in (left, right))
+            if len(lefts) != len(rights):
+                raise self._outside(new, "an expression changed beside the declared site")
+            for a, b in zip(lefts, rights, strict=True):
+                if isinstance(a, ast.AST) and isinstance(b, ast.AST):
+                    yield from self._pairs(a, b, declared)
+                elif a != b:
+                    raise self._outside(new, "an expression changed beside the declared site")
+
+    def _check_truth(self, before: ast.expr, after: ast.expr, site: ConditionSite, difference: _Changed) -> None:
         scope_before = self.before.scope(difference.scope_before)
         scope_after = self.after.scope(difference.scope_after)
+        holds = self.claim.direction.admits is not site.refuses
         for world in ALL_WORLDS:
-            old = reduce(difference.before, scope_before, self.before.predicates, world)
-            new = reduce(difference.after, scope_after, self.after.predicates, world)
+            old = reduce(before, scope_before, self.before.predicates, world)
+            new = reduce(after, scope_after, self.after.predicates, world)
             if world in self.others:
                 if not equivalent(old, new):
-                    raise self.fail("others-same", f"the condition changed for {world}", line)
-            elif self.claim.direction is Direction.OPEN:
+                    raise self.fail("others-same", f"the condition changed for {world}", after.lineno)
+            elif holds:
                 if not (old == FALSE or new == TRUE or implies(old, new)):
-                    raise self.fail("targets", f"the condition takes something from {world}", line)
+                    raise self.fail("targets", f"the condition takes something from {world}", after.lineno)
             elif not (new == FALSE or old == TRUE or implies(new, old)):
-                raise self.fail("targets", f"the condition lets {world} in", line)
-        self._names_bound(difference.after, difference.scope_after, line)
+                raise self.fail("targets", f"the condition lets {world} in", after.lineno)
+
+    def _check_literal(self, before: ast.expr, after: ast.expr, site: LiteralSite, difference: _Changed) -> None:
+        if not isinstance(before, Literal) or type(before) is not type(after):
+            raise self._outside(after, "a literal became something else")
+        assert isinstance(after, Literal)
+        old, new = conditional_parts(before), conditional_parts(after)
+        parts = [(part, ast.dump(test) if test else None) for part, test in new]
+        if parts[: len(old)] != [(part, ast.dump(test) if test else None) for part, test in old]:
+            raise self.fail("others-same", "an element of the literal changed, moved or is gone", after.lineno)
+        for part, test in new[len(old) :]:
+            if part != added_element(site.element, after) or test is None:
+                raise self.fail("others-same", "an undeclared element was added to the literal", after.lineno)
+            self._only_targets(test, self.after.scope(difference.scope_after), after.lineno)
 
     def _check_guard(self, difference: _Inserted, node: ast.If) -> None:
-        bodies = [
-            ast.parse(site.body).body
+        sites = [
+            site
             for site in self.claim.sites
-            if isinstance(site, GuardSite) and site.within == difference.definition
+            if isinstance(site, GuardSite | ValueSite)
+            and site.within == difference.definition
+            and _equal(node.body, ast.parse(site.body).body)
         ]
-        if not any(_equal(node.body, body) for body in bodies) or node.orelse:
+        if not sites or node.orelse:
             raise self._outside(node, "the inserted statement is not the declared guard")
-        if not isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+        site = sites[0]
+        if isinstance(site, ValueSite):
+            bound = set().union(*(all_bound(statement) for statement in node.body))
+            if not bound <= set(site.names) or any(isinstance(n, _LEAVES) for n in ast.walk(node)):
+                raise self.fail("others-same", "the fix does more than bind the declared names", node.lineno)
+        elif not isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
             raise self.fail("others-same", "the guard falls through", node.lineno)
-        self._exactly_targets(node.test, self.after.scope(difference.scope), node.lineno)
+        self._only_targets(node.test, self.after.scope(difference.scope), node.lineno)
         self._names_bound(node, difference.scope, node.lineno)
 
     def _check_alias(self, node: ast.Assign) -> None:
@@ -255,11 +322,13 @@ class _Prover:
             lines = [b.node.lineno for b in self.after.module.bindings.get(name, ())]
             if not hasattr(builtins, name) and not any(line < node.lineno for line in lines):
                 raise self.fail("names-bound", f"{name} is not bound before {names[0]}", node.lineno)
-        self._exactly_targets(node.value, Scope(self.after.module), node.lineno)
+        self._only_targets(node.value, Scope(self.after.module), node.lineno)
 
-    def _exactly_targets(self, test: ast.expr, scope: Scope, line: int) -> None:
+    def _only_targets(self, test: ast.expr, scope: Scope, line: int) -> None:
+        """The test is known in every world, and false in all but the targets' (which may need some of them only)."""
         for world in ALL_WORLDS:
-            if self._value(test, scope, world) is not (world.sm in self.claim.sms):
+            value = self._value(test, scope, world)
+            if value is None or (value and world.sm not in self.claim.sms):
                 raise self.fail("others-same", f"what was inserted is wrong for {world}", line)
 
     def _value(self, test: ast.expr, scope: Scope, world: World) -> bool | None:
@@ -288,7 +357,7 @@ class _Prover:
 
     # 4 and 6, at the sites
     def targets_reached(self) -> None:
-        wanted = self.claim.direction is Direction.OPEN
+        wanted = self.claim.direction.admits
         for site in self.claim.sites:
             try:
                 places = site.find(self.after)
@@ -300,6 +369,36 @@ class _Prover:
                     if admitted is not wanted:
                         side = "kept out" if wanted else "let in"
                         raise self.fail("targets", f"{world} is still {side}", place.line)
+
+    # 7
+    def values_right(self) -> bool:
+        """Run each fixed function before and after; True when there was one."""
+        sites = [site for site in self.claim.sites if isinstance(site, ValueSite)]
+        if self.claim.direction is Direction.FIX and len(sites) != len(self.claim.sites):
+            raise self.fail("values", "a fix without a check of its values")
+        for site in sites:
+            try:
+                for world in ALL_WORLDS:
+                    self._same_values(site, world)
+            except SmPatchError as error:
+                if isinstance(error, ProofFailed):
+                    raise
+                raise self.fail("values", error.what) from error
+        return bool(sites)
+
+    def _same_values(self, site: ValueSite, world: World) -> None:
+        before = site.check.runs(self.before, site.within, world)
+        after = site.check.runs(self.after, site.within, world)
+        target = world.sm in self.claim.sms
+        varies = site.check.varies if target else frozenset()
+        for case, old, new in zip(site.check.cases, before, after, strict=True):
+            if not new.same_as(old, varies):
+                raise self.fail("values", f"{site.within} changed for {world}, {dict(case)}")
+        if target and not site.check.within_limits(self.after, site.within, world):
+            raise self.fail("values", f"{site.within} still exceeds the limit of {world}")
+
+
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break, ast.Yield, ast.YieldFrom, ast.Await)
 
 
 def _is_body(value: Sequence[object]) -> bool:

@@ -32,8 +32,8 @@ from patcher.source import Definition, Source, bodies
 if TYPE_CHECKING:
     from patcher.gate import Engine
 
-_WITNESS = cuda_world(SM(10, 0))
-_OUTSIDER = cuda_world(SM(8, 0))
+_SM100, _SM80 = SM(10, 0), SM(8, 0)
+_WITNESS, _OUTSIDER = cuda_world(_SM100), cuda_world(_SM80)
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,12 @@ _UNRECOGNISED_HINT = "this release is shaped differently from those the recipe k
 
 @dataclass(frozen=True)
 class ConditionSite(Site):
-    """A condition that holds on SM100 and never on SM80.
+    """A condition that tells the ``witness`` from the ``outsider``: it holds on SM100 and never on SM80.
 
     ``mentions``: names or strings that must all occur in it. ``decides``: exactly the names or attributes that
     the ``if`` body assigns. ``alias``: the module-level name that stands for the target where the condition
-    reads module-level aliases.
+    reads module-level aliases. ``refuses``: the condition keeps out whom it holds for (``if not P: raise``), so
+    it holds for the outsider and never for the witness.
     """
 
     versions: str
@@ -148,6 +149,9 @@ class ConditionSite(Site):
     mentions: tuple[str, ...] = ()
     decides: tuple[str, ...] = ()
     alias: str = ""
+    refuses: bool = False
+    witness: SM = _SM100
+    outsider: SM = _SM80
     kind: ClassVar[str] = "condition"
 
     def find(self, view: View) -> list[Place]:
@@ -161,17 +165,23 @@ class ConditionSite(Site):
                 continue
             if self._gates(condition, view, definition):
                 places.append(self._place(condition, view, definition))
-        return self.exactly_one(places, view, "a condition that admits SM100 and not SM80")
+        return self.exactly_one(places, view, self._what())
+
+    def _what(self) -> str:
+        inside, outside = (self.outsider, self.witness) if self.refuses else (self.witness, self.outsider)
+        return f"a condition that holds for SM{inside} and not for SM{outside}"
 
     def _gates(self, condition: ast.expr, view: View, definition: Definition | None) -> bool:
         scope = view.scope(definition)
-        if truth(reduce(condition, scope, view.predicates, _OUTSIDER)) is not Truth.NEVER:
+        inside, outside = (self.outsider, self.witness) if self.refuses else (self.witness, self.outsider)
+        if truth(reduce(condition, scope, view.predicates, cuda_world(outside))) is not Truth.NEVER:
             return False
-        return truth(reduce(condition, scope, view.predicates, _WITNESS)) in (Truth.ALWAYS, Truth.DEPENDS)
+        return truth(reduce(condition, scope, view.predicates, cuda_world(inside))) in (Truth.ALWAYS, Truth.DEPENDS)
 
     def _place(self, condition: ast.expr, view: View, definition: Definition | None) -> Place:
         def admits(world: World) -> Truth:
-            return truth(reduce(condition, view.scope(definition), view.predicates, world))
+            holds = truth(reduce(condition, view.scope(definition), view.predicates, world))
+            return opposite(holds) if self.refuses else holds
 
         end = condition.end_lineno or condition.lineno
         text = ast.unparse(condition)
@@ -183,15 +193,75 @@ class ConditionSite(Site):
         condition = place.node
         assert isinstance(condition, ast.expr)
         scope = view.scope(place.definition)
-        predicate = deciding_predicate(condition, scope, view.predicates, direction, target.sms)
-        if self.alias and direction is Direction.OPEN:
+        holds = direction.admits is not self.refuses
+        predicate = deciding_predicate(condition, scope, view.predicates, holds, target.sms)
+        if self.alias and holds:
             inserted, splices = define_target_alias(predicate, self.alias, view, target)
         else:
             inserted, splices = spell_target(view, target)
         text = view.source.text(predicate)
         ordinal = occurrence(condition, predicate, view.source)
-        kind = edits.WidenCondition if direction is Direction.OPEN else edits.NarrowCondition
+        kind = edits.WidenCondition if holds else edits.NarrowCondition
         rewritten = edits.rewrite_expression(view.source.text(condition), kind(text, ordinal, inserted))
+        start, end = view.source.span(condition)
+        return [*splices, Splice(start, end, rewritten.encode())]
+
+
+def opposite(holds: Truth) -> Truth:
+    """The truth of the negation."""
+    return {Truth.ALWAYS: Truth.NEVER, Truth.NEVER: Truth.ALWAYS}.get(holds, holds)
+
+
+@dataclass(frozen=True)
+class EqualsSite(ConditionSite):
+    """A condition in which ``x == equals`` leaves out ``also``: for the targets that value must do as well.
+
+    The condition is the one that mentions ``mentions``; who is let through is asked for ``x == also`` alone.
+    """
+
+    equals: str = ""
+    also: str = ""
+    kind: ClassVar[str] = "equals"
+
+    def _what(self) -> str:
+        return f"a condition with one comparison to '{self.equals}'"
+
+    def _gates(self, condition: ast.expr, view: View, definition: Definition | None) -> bool:
+        return len(self._comparisons(condition)) == 1
+
+    def _comparisons(self, condition: ast.expr) -> list[ast.Compare]:
+        return [
+            node
+            for node in ast.walk(condition)
+            if isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], ast.Eq)
+            and isinstance(node.comparators[-1], ast.Constant)
+            and node.comparators[-1].value == self.equals
+        ]
+
+    def _place(self, condition: ast.expr, view: View, definition: Definition | None) -> Place:
+        comparison = self._comparisons(condition)[0]
+
+        def admits(world: World) -> Truth:
+            scope = view.scope(definition)
+            return truth(_reduce_with(condition, comparison, FALSE, scope, view.predicates, world))
+
+        end = condition.end_lineno or condition.lineno
+        return Place(view.path, condition.lineno, end, ast.unparse(condition), admits, condition, definition)
+
+    def change(self, place: Place, view: View, direction: Direction, target: Target) -> list[Splice]:
+        from patcher import edits
+
+        condition = place.node
+        assert isinstance(condition, ast.expr)
+        if not direction.admits:
+            raise Unrecognised("a comparison can only be widened", where=f"{place.path}:{place.line}")
+        comparison = self._comparisons(condition)[0]
+        inserted, splices = spell_target(view, target)
+        also = f'{view.source.text(comparison.left)} == "{self.also}" and {inserted}'
+        text = view.source.text(comparison)
+        widen = edits.WidenCondition(text, occurrence(condition, comparison, view.source), also)
+        rewritten = edits.rewrite_expression(view.source.text(condition), widen)
         start, end = view.source.span(condition)
         return [*splices, Splice(start, end, rewritten.encode())]
 
@@ -231,20 +301,23 @@ def assigned(body: list[ast.stmt]) -> set[str]:
 
 
 def deciding_predicate(
-    condition: ast.expr, scope: Scope, predicates: Predicates, direction: Direction, sms: frozenset[SM]
+    condition: ast.expr, scope: Scope, predicates: Predicates, holds: bool, sms: frozenset[SM]
 ) -> ast.expr:
     """The part of a condition, made of predicates only, that decides for these SMs.
 
-    For OPEN: the one part that, held true, lets them in. For CLOSE: the one that, held false, keeps them out.
-    Raises Unrecognised when there is not exactly one.
+    ``holds``: the one part that, held true, makes the condition hold for them; else the one that, held false,
+    makes it fail (the whole condition where no part does so alone). Raises Unrecognised when there is not
+    exactly one.
     """
     worlds = [cuda_world(sm) for sm in sorted(sms)]
-    held, wanted = (TRUE, False) if direction is Direction.OPEN else (FALSE, True)
+    held, wanted = (TRUE, False) if holds else (FALSE, True)
     deciding = [
         part
         for part in predicate_parts(condition, scope, predicates)
         if all(_decides(condition, part, held, scope, predicates, world, wanted) for world in worlds)
     ]
+    if len(deciding) != 1 and not holds:
+        return condition
     if len(deciding) != 1:
         what = f"{len(deciding)} parts of the condition decide for {', '.join(map(str, sorted(sms)))}; expected 1"
         raise Unrecognised(what, hint=_UNRECOGNISED_HINT)
@@ -365,7 +438,8 @@ class Assigns:
 class GuardSite(Site):
     """An ``if <target>:`` with ``body`` put before an anchor; the body always leaves, so others see nothing of it.
 
-    ``body`` is source of the recipe's own, unindented; it ends in return, raise, continue or break.
+    ``body`` is source of the recipe's own, unindented; it ends in return, raise, continue or break. With
+    ``closes`` the body keeps the targets out, else it lets them through.
     """
 
     versions: str
@@ -373,19 +447,20 @@ class GuardSite(Site):
     within: str
     anchor: Anchor
     body: str
+    closes: bool = False
     kind: ClassVar[str] = "guard"
 
     def find(self, view: View) -> list[Place]:
         definition = self.definition(view)
         places = []
         for statement in self.anchor.statements(view, definition):
-            guard = self._guard_before(statement, view, definition)
+            guard = guard_before(statement, self.body, definition or view.source.tree)
 
             def admits(world: World, statement: ast.stmt = statement, guard: ast.If | None = guard) -> Truth:
                 if guard is not None:
                     inside = truth(reduce(guard.test, view.scope(definition), view.predicates, world))
                     if inside is Truth.ALWAYS:
-                        return Truth.ALWAYS
+                        return Truth.NEVER if self.closes else Truth.ALWAYS
                 return self.anchor.admits(statement, view, definition, world)
 
             shown: ast.stmt = guard or statement
@@ -394,21 +469,12 @@ class GuardSite(Site):
             places.append(Place(view.path, shown.lineno, end or shown.lineno, text, admits, statement, definition))
         return self.exactly_one(places, view, "the statement to guard")
 
-    def _guard_before(self, statement: ast.stmt, view: View, definition: Definition | None) -> ast.If | None:
-        for block in _blocks(definition or view.source.tree):
-            if statement in block:
-                place = block.index(statement)
-                previous = block[place - 1] if place else None
-                wanted = ast.parse(self.body).body
-                if isinstance(previous, ast.If) and not previous.orelse and _alike(previous.body, wanted):
-                    return previous
-        return None
-
     def change(self, place: Place, view: View, direction: Direction, target: Target) -> list[Splice]:
         from patcher import edits
 
-        if direction is not Direction.OPEN:
-            raise Unrecognised("a guard can only open its site", where=f"{place.path}:{place.line}")
+        if direction.admits is self.closes:
+            which = "close" if self.closes else "open"
+            raise Unrecognised(f"this guard can only {which} its site", where=f"{place.path}:{place.line}")
         inserted, splices = spell_target(view, target)
         statement, source = place.node, view.source
         assert isinstance(statement, ast.stmt)
@@ -420,13 +486,29 @@ class GuardSite(Site):
         end = source.line_starts[last] if last < source.line_count else len(source.data)
         if source.line(statement.lineno)[: statement.col_offset].strip():
             raise Unrecognised("the statement to guard shares its line", where=f"{place.path}:{place.line}")
-        body = "\n".join(f"    {line}" if line else "" for line in self.body.strip().split("\n"))
-        guard = f"if {inserted}:\n{body}\n"
-        step = _indent_step(place.definition, source)
+        guard = guard_text(inserted, self.body)
+        step = indent_step(place.definition, source)
         text = source.data[start:end].decode("utf-8")
         comment = target.comment
-        new = edits.insert_before(text, guard, comment, source.newline.decode(), step)
+        new = edits.insert_statement(text, guard, comment, source.newline.decode(), step)
         return [*splices, Splice(start, end, new.encode())]
+
+
+def guard_before(statement: ast.stmt, body: str, root: ast.AST) -> ast.If | None:
+    """The ``if`` with exactly ``body`` that stands right before a statement, if it does."""
+    for block in _blocks(root):
+        if statement in block:
+            place = block.index(statement)
+            previous = block[place - 1] if place else None
+            if previous is not None and is_guard(previous, body):
+                assert isinstance(previous, ast.If)
+                return previous
+    return None
+
+
+def is_guard(statement: ast.stmt, body: str) -> bool:
+    """Whether a statement is an ``if`` with exactly ``body`` and nothing else."""
+    return isinstance(statement, ast.If) and not statement.orelse and _alike(statement.body, ast.parse(body).body)
 
 
 def _blocks(root: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -438,7 +520,13 @@ def _alike(left: list[ast.stmt], right: list[ast.stmt]) -> bool:
     return [ast.dump(node) for node in left] == [ast.dump(node) for node in right]
 
 
-def _indent_step(definition: Definition | None, source: Source) -> str:
+def guard_text(test: str, body: str) -> str:
+    """``if test:`` with ``body`` below it."""
+    lines = "\n".join(f"    {line}" if line else "" for line in body.strip().split("\n"))
+    return f"if {test}:\n{lines}\n"
+
+
+def indent_step(definition: Definition | None, source: Source) -> str:
     if definition is None:
         return "    "
     outer = source.line(definition.lineno)[: definition.col_offset]

@@ -12,7 +12,7 @@ from patcher.edits import (
     WidenCondition,
     add_import,
     define_alias,
-    insert_before,
+    insert_statement,
     rewrite_expression,
 )
 from patcher.errors import Unrecognised
@@ -97,7 +97,7 @@ def test_an_alias_goes_on_the_next_line(newline: str) -> None:
 @pytest.mark.parametrize("step", ["    ", "  ", "\t"])
 def test_a_guard_goes_above_the_comments_of_its_statement(newline: str, step: str) -> None:
     text = f"{step * 2}# lead{newline}{step * 2}if m:{newline}{step * 3}return 1{newline}"
-    new = insert_before(text, "if t:\n    if u:\n        x()\n    return 2\n", "sm-patch: id", newline, step)
+    new = insert_statement(text, "if t:\n    if u:\n        x()\n    return 2\n", "sm-patch: id", newline, step)
     guard = [
         f"{step * 2}# sm-patch: id",
         f"{step * 2}if t:",

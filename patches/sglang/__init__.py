@@ -3,8 +3,14 @@
 from patcher.arch import SM120, SM121
 from patcher.gate import Engine, Spelling
 
+SM12X = frozenset({SM120, SM121})
+
+SHARED_MEMORY = {SM120: 101_376, SM121: 101_376}
+"""Bytes of shared memory that one block may have (cudaDevAttrMaxSharedMemoryPerBlockOptin)."""
+
 ENGINE = Engine(
     name="sglang",
+    title="SGLang",
     package="sglang",
     distributions=("sglang",),
     related=("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache", "sgl-kernel", "sglang-kernel", "torch"),
@@ -17,18 +23,24 @@ ENGINE = Engine(
             Spelling("torch.cuda.get_device_capability() in ((12, 0), (12, 1))"),
             Spelling("is_cuda() and torch.cuda.get_device_capability() in ((12, 0), (12, 1))"),
             Spelling("is_cuda() and get_device_sm() in (120, 121)"),
+            Spelling("_is_cuda and torch.cuda.get_device_capability() in ((12, 0), (12, 1))"),
+            Spelling("_is_cuda and get_device_sm() in (120, 121)"),
         ),
         frozenset({SM120}): (
             Spelling("is_sm120()"),  # from 0.5.20: exactly 12.0
             Spelling("torch.cuda.get_device_capability() == (12, 0)"),
             Spelling("is_cuda() and torch.cuda.get_device_capability() == (12, 0)"),
             Spelling("is_cuda() and get_device_sm() == 120"),
+            Spelling("_is_cuda and torch.cuda.get_device_capability() == (12, 0)"),
+            Spelling("_is_cuda and get_device_sm() == 120"),
         ),
         frozenset({SM121}): (
             Spelling("is_sm121()"),  # from 0.5.18: exactly 12.1
             Spelling("torch.cuda.get_device_capability() == (12, 1)"),
             Spelling("is_cuda() and torch.cuda.get_device_capability() == (12, 1)"),
             Spelling("is_cuda() and get_device_sm() == 121"),
+            Spelling("_is_cuda and torch.cuda.get_device_capability() == (12, 1)"),
+            Spelling("_is_cuda and get_device_sm() == 121"),
         ),
     },
 )

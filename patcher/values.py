@@ -1,0 +1,321 @@
+"""Value sites: numbers that are wrong for the target, found and proven by running the function that gives them.
+
+The function is cut out of the installed source and run with stand-ins: what its module knows about the GPU is
+filled in for one world, triton's arithmetic is real, a kernel launch is recorded instead of made. The engine is
+not imported and no GPU is needed.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from patcher.arch import SM
+from patcher.condition import Truth
+from patcher.errors import SmPatchError, Unrecognised
+from patcher.gate import Direction
+from patcher.predicate import UNKNOWN, Raises, Scope, World, bound_names
+from patcher.sites import Place, Site, Splice, Target, View, guard_text, indent_step, is_guard, spell_target
+from patcher.source import Definition
+
+Case = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Stands in for a tensor: a shape and an element size in bytes."""
+
+    shape: tuple[int, ...]
+    itemsize: int = 2
+
+    def element_size(self) -> int:
+        return self.itemsize
+
+    def stride(self, axis: int) -> int:
+        size = 1
+        for extent in self.shape[axis + 1 :] if axis >= 0 else self.shape[len(self.shape) + axis + 1 :]:
+            size *= extent
+        return size
+
+    def size(self, axis: int) -> int:
+        return self.shape[axis]
+
+    @property
+    def dtype(self) -> str:
+        return f"dtype of {self.itemsize} bytes"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel launch that was recorded instead of made."""
+
+    kernel: str
+    grid: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass
+class Run:
+    """What one run of the function showed: the value it gave, the launches it made, the exception it raised."""
+
+    result: Any = None
+    launches: list[Launch] = field(default_factory=list)
+    raised: str = ""
+
+    def same_as(self, other: Run, except_for: frozenset[str] = frozenset()) -> bool:
+        """Whether both showed the same, but for the named keyword arguments of launches (and the grid, if any).
+
+        ``return`` stands for the value that the function gives.
+        """
+        if len(self.launches) != len(other.launches) or self.raised != other.raised:
+            return False
+        if "return" not in except_for and self.result != other.result:
+            return False
+        for mine, theirs in zip(self.launches, other.launches, strict=True):
+            if mine.kernel != theirs.kernel or mine.args != theirs.args or set(mine.kwargs) != set(theirs.kwargs):
+                return False
+            if not except_for and mine.grid != theirs.grid:
+                return False
+            if any(mine.kwargs[k] != theirs.kwargs[k] for k in mine.kwargs if k not in except_for):
+                return False
+        return True
+
+
+@dataclass(frozen=True)
+class ValueCheck:
+    """How a recipe checks a function's values: pure data and pure functions.
+
+    ``cases``: every kind of input that the function can get. ``arguments``: the stand-in arguments of one.
+    ``needed``: what the launches of a run take, in the unit of ``limits``, for one case. ``limits``: the most that
+    each SM has. ``varies``: the keyword arguments of a launch that the fix may change (``return``: what is given
+    back).
+    """
+
+    cases: Sequence[Case]
+    arguments: Callable[[Case], Mapping[str, Any]]
+    needed: Callable[[Run, Case], int]
+    limits: Mapping[SM, int]
+    varies: frozenset[str]
+
+    def within_limits(self, view: View, function: str, world: World) -> bool:
+        """Whether every case stays within the limit of this world's SM. Raises Unrecognised."""
+        limit = self.limits.get(world.sm) if world.sm else None
+        if limit is None:
+            return True
+        runs = self.runs(view, function, world)
+        failed = next((run.raised for run in runs if run.raised), "")
+        if failed:
+            raise Unrecognised(f"{function} cannot be run with stand-ins: {failed}", where=view.path)
+        return all(self.needed(run, case) <= limit for run, case in zip(runs, self.cases, strict=True))
+
+    def runs(self, view: View, function: str, world: World) -> list[Run]:
+        """Run every case in one world. Raises Unrecognised when the function cannot be run with stand-ins."""
+        return run_cases(view, function, world, [self.arguments(case) for case in self.cases])
+
+
+@dataclass(frozen=True)
+class ValueSite(Site):
+    """Values that a function chooses by SM: behind the statement that binds ``names``, the targets get their own.
+
+    ``body`` is source of the recipe's own, unindented, that assigns ``names`` and nothing else.
+    """
+
+    versions: str
+    path: str
+    within: str
+    names: tuple[str, ...]
+    body: str
+    check: ValueCheck
+    kind: ClassVar[str] = "value"
+
+    def find(self, view: View) -> list[Place]:
+        definition = self.definition(view)
+        places = []
+        body = definition.body if definition is not None else []
+        for number, statement in enumerate(body):
+            if set(self.names) <= all_bound(statement) and not is_guard(statement, self.body):
+                guarded = number + 1 < len(body) and is_guard(body[number + 1], self.body)
+                places.append(self._place(statement, body[number + 1] if guarded else statement, view, definition))
+        return self.exactly_one(places, view, f"statements that bind {', '.join(self.names)}")
+
+    def _place(self, statement: ast.stmt, shown: ast.stmt, view: View, definition: Definition | None) -> Place:
+        def admits(world: World) -> Truth:
+            return Truth.ALWAYS if self.check.within_limits(view, self.within, world) else Truth.NEVER
+
+        text = view.source.line(shown.lineno).decode("utf-8").strip()
+        end = shown.end_lineno or shown.lineno
+        return Place(view.path, shown.lineno, end, text, admits, statement, definition)
+
+    def change(self, place: Place, view: View, direction: Direction, target: Target) -> list[Splice]:
+        from patcher import edits
+
+        if direction is not Direction.FIX:
+            raise Unrecognised("values can only be fixed", where=f"{place.path}:{place.line}")
+        inserted, splices = spell_target(view, target)
+        statement, source = place.node, view.source
+        assert isinstance(statement, ast.stmt)
+        start = source.offset(statement.lineno, 0)
+        last = statement.end_lineno or statement.lineno
+        end = source.line_starts[last] if last < source.line_count else len(source.data)
+        if source.line(statement.lineno)[: statement.col_offset].strip():
+            raise Unrecognised("the statement shares its line", where=f"{place.path}:{statement.lineno}")
+        step = indent_step(place.definition, source)
+        text, guard = source.data[start:end].decode("utf-8"), guard_text(inserted, self.body)
+        new = edits.insert_statement(text, guard, target.comment, source.newline.decode(), step, behind=True)
+        return [*splices, Splice(start, end, new.encode())]
+
+
+def all_bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement and those inside it bind."""
+    return {name for node in ast.walk(statement) if isinstance(node, ast.stmt) for name in bound_names(node)}
+
+
+# -- running with stand-ins ------------------------------------------------------------------------------------
+
+
+def run_cases(view: View, function: str, world: World, cases: Sequence[Mapping[str, Any]]) -> list[Run]:
+    """Run a module-level function of ``view`` in one world, once for each set of keyword arguments.
+
+    Raises Unrecognised when it does something that no stand-in covers.
+    """
+    launches: list[Launch] = []
+    namespace = _namespace(view, function, world, launches)
+    runs = []
+    for arguments in cases:
+        launches.clear()
+        try:
+            run = Run(namespace[function](**arguments))
+        except SmPatchError:
+            raise
+        except Exception as error:
+            run = Run(raised=type(error).__name__)
+        run.launches = list(launches)
+        runs.append(run)
+    return runs
+
+
+class _Kernel:
+    """Stands in for a compiled kernel; ``kernel[grid](…)`` is recorded."""
+
+    def __init__(self, name: str, launches: list[Launch]) -> None:
+        self.name = name
+        self.launches = launches
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            self.launches.append(Launch(self.name, grid, args, kwargs))
+
+        return launch
+
+
+class _Opaque:
+    """Stands in for anything else; it may be passed on, and nothing may be decided by it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> _Opaque:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Opaque(f"{self.name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Opaque:
+        return _Opaque(f"{self.name}()")
+
+    def __bool__(self) -> bool:
+        raise Unrecognised(f"what the function does depends on {self.name}, for which there is no stand-in")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Opaque) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+# What a function that computes sizes may call; nothing that reaches files, modules or other code.
+_BUILTINS = (
+    *("abs", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range"),
+    *("round", "set", "sorted", "str", "sum", "tuple", "zip", "ValueError", "RuntimeError", "AssertionError"),
+)
+
+_TRITON = SimpleNamespace(
+    next_power_of_2=lambda n: 1 << max(0, n - 1).bit_length(),
+    cdiv=lambda a, b: -(-a // b),
+)
+
+
+def _namespace(view: View, function: str, world: World, launches: list[Launch]) -> dict[str, Any]:
+    found = [node for node in view.source.tree.body if isinstance(node, ast.FunctionDef)]
+    functions = {node.name: node for node in found}
+    if function not in functions:
+        raise Unrecognised(f"{function} is not a function of the module", where=view.path)
+    namespace: dict[str, Any] = {}
+    chosen: list[ast.stmt] = []
+    wanted = [function]
+    while wanted:
+        name = wanted.pop()
+        if name in namespace or any(isinstance(n, ast.FunctionDef) and n.name == name for n in chosen):
+            continue
+        definition = functions.get(name)
+        if definition is not None and (name == function or not definition.decorator_list):
+            filled = _filled_in(definition, view, world)
+            chosen.append(filled)
+            wanted += [n.id for n in ast.walk(filled) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        elif definition is not None:
+            namespace[name] = _Kernel(name, launches)
+        elif name == "triton":
+            namespace[name] = _TRITON
+        elif name in view.module.bindings:
+            namespace[name] = _Opaque(name)
+    module = ast.fix_missing_locations(ast.Module(chosen, []))
+    if any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(module)):
+        raise Unrecognised(f"{function} imports something while it runs", where=view.path)
+    namespace["__builtins__"] = {name: getattr(builtins, name) for name in _BUILTINS}
+    exec(compile(module, view.path, "exec", dont_inherit=True), namespace)  # noqa: S102
+    return namespace
+
+
+def _filled_in(definition: ast.FunctionDef, view: View, world: World) -> ast.FunctionDef:
+    """The function without decorators and annotations, with all that is known of the GPU in ``world`` filled in."""
+    filler = _Fill(view, world, definition)
+    made = copy.copy(definition)
+    made.decorator_list, made.returns = [], None
+    made.args = copy.deepcopy(definition.args)
+    for argument in ast.walk(made.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    made.body = [filler.visit(copy.deepcopy(statement)) for statement in definition.body]
+    return made
+
+
+class _Fill(ast.NodeTransformer):
+    """Replaces what is known in a world by its value."""
+
+    def __init__(self, view: View, world: World, definition: ast.FunctionDef) -> None:
+        self.predicates = view.predicates
+        self.scope = Scope(view.module, definition)
+        self.world = world
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr) and not isinstance(node, ast.Constant | ast.Tuple | ast.List | ast.Lambda):
+            if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+                return node
+            try:
+                value = self.predicates.value(node, self.scope, self.world)
+            except Raises:
+                return self.generic_visit(node)
+            if value is not UNKNOWN and _is_plain(value):
+                return ast.copy_location(ast.Constant(value), node)
+        return self.generic_visit(node)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_plain(part) for part in value)
+    return value is None or isinstance(value, bool | int | float | str)
