@@ -186,16 +186,22 @@ def installation_at(environment: Environment, engine: Engine, root: Path) -> Ins
 
 def _distribution(engine: Engine, paths: Sequence[Path]):  # type: ignore[no-untyped-def]
     """The distribution that provides the engine's package: by its usual name, else by what it lists."""
-    import importlib_metadata as metadata
-
-    where = [str(path) for path in paths]
     for name in engine.distributions:
-        for distribution in metadata.distributions(name=name, path=where):
+        for distribution in _distributions(paths, name=name):
             return distribution
-    for distribution in metadata.distributions(path=where):
+    for distribution in _distributions(paths):
         if _lists(distribution, engine.package):
             return distribution
     return None
+
+
+def _distributions(paths: Sequence[Path], **named: str):  # type: ignore[no-untyped-def]
+    """The distributions in some folders; what a half-finished removal left of one is none."""
+    import importlib_metadata as metadata
+
+    for distribution in metadata.distributions(path=[str(path) for path in paths], **named):
+        if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO"):
+            yield distribution
 
 
 def _lists(distribution, package: str) -> bool:  # type: ignore[no-untyped-def]
@@ -254,9 +260,7 @@ class Surroundings:
         if distribution in self._assumptions:
             return self._assumptions[distribution]
         if distribution not in self._versions:
-            import importlib_metadata as metadata
-
-            found = metadata.distributions(name=distribution, path=[str(p) for p in self._paths])
+            found = _distributions(self._paths, name=distribution)
             self._versions[distribution] = next((d.version for d in found), None)
         return self._versions[distribution]
 

@@ -245,16 +245,18 @@ class Predicates:
     def module(self, name: str) -> Module | None:
         """The module ``a.b.c`` of the tree, or None. Raises Unparsable, IOFailure."""
         if name not in self._modules:
-            self._modules[name] = None
-            if name.split(".")[0] != self.package:
-                return None
-            base = name.replace(".", "/")
-            for path, is_package in ((f"{base}.py", False), (f"{base}/__init__.py", True)):
-                source = self.tree.get(path)
-                if source is not None:
-                    self._modules[name] = Module(name, source, is_package)
-                    break
+            self._modules[name] = self._load(name)
         return self._modules[name]
+
+    def _load(self, name: str) -> Module | None:
+        if name.split(".")[0] != self.package:
+            return None
+        base = name.replace(".", "/")
+        for path, is_package in ((f"{base}.py", False), (f"{base}/__init__.py", True)):
+            source = self.tree.get(path)
+            if source is not None:
+                return Module(name, source, is_package)
+        return None
 
     def module_at(self, path: str) -> Module | None:
         """The module of the file at ``path``."""
