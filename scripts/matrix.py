@@ -108,7 +108,9 @@ def round_trip(release: str, gates: Sequence[str] = (), sm: SM = SM120) -> dict[
 
 def linked_copy(source: Path, target: Path) -> None:
     """Copy a folder with hard links, as uv installs wheels: whoever writes in place would harm the original."""
-    shutil.copytree(source, target, copy_function=os.link, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        source, target, copy_function=os.link, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+    )
 
 
 def compare(left: Path, right: Path) -> list[str]:
