@@ -224,6 +224,9 @@ def show_applied(outcome: Outcome) -> None:
         say(f"forced: {report.gate.id} although it is {report.state.value}: {report.reason}")
         say(f"  risk: {report.gate.risk}")
     for step in outcome.steps:
+        if not step.edited:
+            say(f"{step.gate.id}: nothing to do, all {step.sites} sites are as wanted")
+            continue
         verb = step.direction.value if would else step.direction.done
         say(
             f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, "

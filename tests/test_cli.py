@@ -176,6 +176,18 @@ def test_no_flashinfer_at_all_is_refused(tmp_path: Path) -> None:
     assert "is not installed" in result.stderr
 
 
+def test_forcing_what_is_open_already_claims_nothing(tmp_path: Path) -> None:
+    root = install(tmp_path / "site", files={**SERIAL.after, **OLD})
+    for stale in root.glob("flashinfer_python-0.7.2.dist-info/*"):
+        stale.unlink()
+    before = snapshot(root)
+    result = run("apply", "--force", GATE, root=root)
+    assert result.exit_code == 0
+    assert "opened" not in result.stderr
+    assert "nothing was changed" in result.stderr
+    assert snapshot(root) == before
+
+
 def test_upstream_too_open_is_shown_and_closed_on_request(tmp_path: Path) -> None:
     from patcher.catalogue import gates
 
