@@ -121,7 +121,7 @@ def _joined(
         lpar, rpar = getattr(node, "lpar", ()), getattr(node, "rpar", ())
         joined = cst.BooleanOperation(_bare(node), op, right, lpar=lpar, rpar=rpar)
         return joined if lpar else _parenthesised(joined)
-    if isinstance(node, cst.BooleanOperation | cst.UnaryOperation | cst.IfExp) and not node.lpar:
+    if isinstance(node, cst.BooleanOperation | cst.IfExp) and not node.lpar:
         node = _parenthesised(node)
     return _parenthesised(cst.BooleanOperation(node, op, right))
 

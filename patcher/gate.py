@@ -198,10 +198,12 @@ class Gate:
     """Why the default set leaves the gate out, or an empty string."""
     closes_when_unmet: ClassVar[bool] = False
     """Whether a target that upstream admits is shut out again while a requirement is unmet."""
-    needs_release: ClassVar[str] = ""
-    """The releases that have the code behind the gate, where not every release with the gate has it."""
+    needs_release: ClassVar[str | Mapping[SM, str]] = ""
+    """The releases that have the code behind the gate (by SM where they differ), where not every one does."""
     needs_because: ClassVar[str] = ""
     """What a release outside ``needs_release`` lacks."""
+    upstream_checks: ClassVar[Sequence[Requirement]] = ()
+    """What upstream, where it lets a target in, asks of the environment itself, at run time."""
     upstream_since: ClassVar[str | Mapping[SM, str]] = ""
     """The release in which upstream itself did what the recipe does (by SM where they differ)."""
     risk: ClassVar[str] = ""
@@ -215,6 +217,11 @@ class Gate:
     def since(cls, sm: SM) -> str:
         """The release in which upstream did the same for ``sm``, or an empty string."""
         return cls.upstream_since if isinstance(cls.upstream_since, str) else cls.upstream_since.get(sm, "")
+
+    @classmethod
+    def releases(cls, sm: SM) -> str:
+        """The releases that have the code behind the gate for ``sm``; an empty string for all of them."""
+        return cls.needs_release if isinstance(cls.needs_release, str) else cls.needs_release.get(sm, "")
 
     @classmethod
     def direction(cls) -> Direction:

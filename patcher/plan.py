@@ -144,28 +144,31 @@ class Inspector:
         sites = [self.find(site, [cuda_world(sm)]) for site in self.sites(gate)]
         if not sites:
             return GateReport(gate, sm, State.ABSENT, self._why_absent(gate))
-        findings = [*self._release(gate), *(requirement.check(self.facts, sm) for requirement in gate.requires)]
+        findings = [*self._release(gate, sm), *(requirement.check(self.facts, sm) for requirement in gate.requires)]
         state, reason, direction = self._judge(gate, sm, sites, findings, active)
         link = next((f.link for f in findings if not f.met), "") or next((e.link for e in gate.evidence), "")
         return GateReport(gate, sm, state, reason, sites, findings, direction, link)
 
-    def _release(self, gate: type[Gate]) -> list[Finding]:
-        """Whether this release has the code behind the gate, for gates of which not every release has it."""
-        if not gate.needs_release:
-            return []
+    def _has_code(self, gate: type[Gate], sm: SM) -> bool:
+        """Whether this release has the code behind the gate for ``sm``."""
         from packaging.specifiers import SpecifierSet
 
-        needs = f"{self.engine.called} {gate.needs_release}"
-        met = self.version is not None and SpecifierSet(gate.needs_release).contains(self.version, prereleases=True)
+        needs = gate.releases(sm)
+        return not needs or (self.version is not None and SpecifierSet(needs).contains(self.version, prereleases=True))
+
+    def _release(self, gate: type[Gate], sm: SM) -> list[Finding]:
+        if not gate.releases(sm):
+            return []
+        needs = f"{self.engine.called} {gate.releases(sm)}"
         found = f"{self.engine.called} {self.version or '(version not known)'}"
         link = next((e.link for e in gate.evidence), "")
-        return [Finding(met, needs, found, needs=needs, because=gate.needs_because, link=link)]
+        return [Finding(self._has_code(gate, sm), needs, found, needs=needs, because=gate.needs_because, link=link)]
 
     def _why_absent(self, gate: type[Gate]) -> str:
-        since = ", ".join(dict.fromkeys(site.versions for site in gate.sites))
-        needs = f"; needs {self.engine.called} {gate.needs_release}" if gate.needs_release else ""
+        releases = gate.releases(min(gate.targets))
+        needs = f"; needs {self.engine.called} {releases}" if releases else ""
         version = self.version or "(version not known)"
-        return f"{self.engine.called} {version} has no such gate (it is in {since}){needs}"
+        return f"{self.engine.called} {version} has no such gate (it is in {_span(gate)}){needs}"
 
     def _judge(
         self,
@@ -186,6 +189,10 @@ class Inspector:
         if active is not None and (is_open if active.admits else is_closed):
             warning = f"; but {_refusal(unmet)}" if unmet and active.admits else ""
             return State.PATCHED, f"{active.done} by sm-patch at {_count(len(sites), 'site')}{warning}", None
+        checks = [requirement.check(self.facts, sm) for requirement in gate.upstream_checks]
+        failing = [finding for finding in checks if not finding.met]
+        if is_open and failing and self._has_code(gate, sm) and sm in gate.targets:
+            return State.CLOSED, f"upstream checks for itself, and keeps it out: {_refusal(failing)}", None
         if sm not in gate.targets:
             side = State.OPEN if is_open else State.CLOSED
             return side, f"as upstream has it; the recipe is for SM{_listed(gate.targets)} only", None
@@ -207,7 +214,9 @@ class Inspector:
             return State.TOO_OPEN, "upstream lets it in where it breaks", Direction.CLOSE
         if unmet:
             return State.TOO_OPEN, f"upstream lets it in, but {_refusal(unmet)}", Direction.CLOSE
-        return State.OPEN, "upstream lets it in, and what it needs is here", None
+        releases = gate.releases(sm)
+        since = f" since {releases.removeprefix('>=')}" if releases.startswith(">=") else ""
+        return State.OPEN, f"upstream lets it in{since}, and what it needs is here", None
 
     def _judge_opening(
         self, gate: type[Gate], sm: SM, is_open: bool, unmet: Sequence[Finding]
@@ -219,8 +228,8 @@ class Inspector:
             right = "upstream has the right values" if fixes else "upstream lets it in"
             return State.OPEN, f"{right}{_since(gate, sm, self.version)}", None
         if gate.level is Level.REFUSED:
-            where = next((f"; {f.where} says {f.found}" for f in unmet if f.where), "")
-            return State.REFUSED, f"{gate.risk}{where}", None
+            where = next((f" ({f.where} says {f.found})" for f in unmet if f.where), "")
+            return State.REFUSED, f"{gate.risk.rstrip('.')}{where}", None
         if unmet:
             return State.REFUSED, _refusal(unmet), None
         does = "upstream's values are wrong for it" if fixes else "upstream keeps it out; the recipe opens it"
@@ -248,12 +257,12 @@ class Inspector:
         sites = self.sites(gate)
         if not sites:
             raise Unrecognised(f"{gate.id}: {self._why_absent(gate)}")
-        worlds = [cuda_world(sm) for sm in sorted(gate.targets)]
+        sms = self._due(gate, direction)
         after: Inspector = self
         edited = []
         try:
             for site in sites:
-                changed = after._edit(site, gate, direction, worlds)
+                changed = after._edit(site, gate, direction, sms)
                 if changed is None:
                     continue
                 path, data = changed
@@ -261,19 +270,18 @@ class Inspector:
                 edited.append(path)
                 after = after.replaced({path: data})
                 after.edited_view(site)
-            checks = self._prove(after, gate, direction, sites)
+            checks = self._prove(after, direction, sites, sms)
         except SmPatchError as error:
             error.what = f"{gate.id}: {error.what}"
             raise
         paths = tuple(dict.fromkeys(f"{self.engine.package}/{site.path}" for site in sites))
         return GateStep(gate, direction, paths, len(sites), len(edited), checks), after
 
-    def _edit(
-        self, site: Site, gate: type[Gate], direction: Direction, worlds: Sequence[World]
-    ) -> tuple[str, bytes] | None:
+    def _edit(self, site: Site, gate: type[Gate], direction: Direction, sms: frozenset[SM]) -> tuple[str, bytes] | None:
         """One site's file with the site changed; None when it already is as wanted."""
         view = self.view(site)
         place = site.find(view)[0]
+        worlds = [cuda_world(sm) for sm in sorted(sms)]
         admitted = [place.admits(world) in (Truth.ALWAYS, Truth.DEPENDS) for world in worlds]
         wanted = direction.admits
         if all(side is wanted for side in admitted):
@@ -282,13 +290,19 @@ class Inspector:
         target = Target(missing, self.engine.spellings_for(missing), f"sm-patch: {gate.id}")
         return view.path, splice(view.source.data, site.change(place, view, direction, target))
 
+    def _due(self, gate: type[Gate], direction: Direction) -> frozenset[SM]:
+        """The targets that an edit is for: a release that has the code for one of them is not closed to that one."""
+        if direction is Direction.CLOSE and gate.closes_when_unmet and gate.needs_release:
+            return frozenset(sm for sm in gate.targets if not self._has_code(gate, sm))
+        return gate.targets
+
     def _prove(
-        self, after: Inspector, gate: type[Gate], direction: Direction, sites: Sequence[Site]
+        self, after: Inspector, direction: Direction, sites: Sequence[Site], sms: frozenset[SM]
     ) -> tuple[str, ...]:
         checks: tuple[str, ...] = ()
         for path in dict.fromkeys(site.path for site in sites):
             here = [site for site in sites if site.path == path]
-            claim = Claim(here, direction, gate.targets)
+            claim = Claim(here, direction, sms)
             checks = prove(self.view(here[0]), after.edited_view(here[0]), claim)
         return checks
 
@@ -311,6 +325,21 @@ def _era_starts(gate: type[Gate]) -> list[str]:
 
     starts = {s.version for site in gate.sites for s in SpecifierSet(site.versions) if s.operator == ">="}
     return sorted(starts, key=Version, reverse=True)
+
+
+def _span(gate: type[Gate]) -> str:
+    """From which release to which a gate has sites."""
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    bounds: dict[str, list[str]] = {">=": [], "<": []}
+    for site in gate.sites:
+        found = {s.operator: s.version for s in SpecifierSet(site.versions)}
+        for operator, versions in bounds.items():
+            versions.append(found.get(operator, ""))
+    first = "" if "" in bounds[">="] else min(bounds[">="], key=Version)
+    end = "" if "" in bounds["<"] else max(bounds["<"], key=Version)
+    return ", ".join(f"{operator}{version}" for operator, version in ((">=", first), ("<", end)) if version) or "all"
 
 
 def _since(gate: type[Gate], sm: SM, version: str | None) -> str:

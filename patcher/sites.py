@@ -140,7 +140,8 @@ class ConditionSite(Site):
     ``mentions``: names or strings that must all occur in it. ``decides``: exactly the names or attributes that
     the ``if`` body assigns. ``alias``: the module-level name that stands for the target where the condition
     reads module-level aliases. ``refuses``: the condition keeps out whom it holds for (``if not P: raise``), so
-    it holds for the outsider and never for the witness.
+    it holds for the outsider and never for the witness. ``assuming``: a part of it that is held true when asking
+    who is let through (``backend == "auto"``).
     """
 
     versions: str
@@ -152,6 +153,7 @@ class ConditionSite(Site):
     refuses: bool = False
     witness: SM = _SM100
     outsider: SM = _SM80
+    assuming: str = ""
     kind: ClassVar[str] = "condition"
 
     def find(self, view: View) -> list[Place]:
@@ -179,13 +181,26 @@ class ConditionSite(Site):
         return truth(reduce(condition, scope, view.predicates, cuda_world(inside))) in (Truth.ALWAYS, Truth.DEPENDS)
 
     def _place(self, condition: ast.expr, view: View, definition: Definition | None) -> Place:
+        assumed = self._assumed(condition, view) if self.assuming else None
+
         def admits(world: World) -> Truth:
-            holds = truth(reduce(condition, view.scope(definition), view.predicates, world))
+            scope = view.scope(definition)
+            if assumed is not None:
+                holds = truth(_reduce_with(condition, assumed, TRUE, scope, view.predicates, world))
+            else:
+                holds = truth(reduce(condition, scope, view.predicates, world))
             return opposite(holds) if self.refuses else holds
 
         end = condition.end_lineno or condition.lineno
         text = ast.unparse(condition)
         return Place(view.path, condition.lineno, end, text, admits, condition, definition)
+
+    def _assumed(self, condition: ast.expr, view: View) -> ast.expr:
+        wanted = ast.dump(ast.parse(self.assuming, mode="eval").body)
+        found = [n for n in ast.walk(condition) if isinstance(n, ast.expr) and ast.dump(n) == wanted]
+        if len(found) != 1:
+            raise Unrecognised(f"'{self.assuming}' is not part of the condition", where=view.path)
+        return found[0]
 
     def change(self, place: Place, view: View, direction: Direction, target: Target) -> list[Splice]:
         from patcher import edits
@@ -420,6 +435,30 @@ class RefusesBySM:
 
 
 @dataclass(frozen=True)
+class ReturnsFalse:
+    """An ``if`` of the definition's own body that returns False on SM80 and not on SM90.
+
+    Who is let through is what the whole definition, called without arguments, returns.
+    """
+
+    def statements(self, view: View, definition: Definition | None) -> list[ast.stmt]:
+        scope = view.scope(definition)
+        found: list[ast.stmt] = []
+        for node in (definition or view.source.tree).body:
+            if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return):
+                outside = truth(reduce(node.test, scope, view.predicates, _OUTSIDER))
+                inside = truth(reduce(node.test, scope, view.predicates, cuda_world(SM(9, 0))))
+                if outside is Truth.ALWAYS and inside is Truth.NEVER:
+                    found.append(node)
+        return found
+
+    def admits(self, statement: ast.stmt, view: View, definition: Definition | None, world: World) -> Truth:
+        assert definition is not None
+        call = ast.Call(ast.Name(definition.name, ast.Load()), [], [])
+        return truth(reduce(call, Scope(view.module), view.predicates, world))
+
+
+@dataclass(frozen=True)
 class Assigns:
     """The statement that assigns ``name``; the code from there on fails on ``fails_on``."""
 
@@ -543,17 +582,18 @@ def spell_target(view: View, target: Target, guards: Sequence[ast.expr] = ()) ->
     The first spelling whose names are bound here (or can be imported beside a sibling) and that is true for
     exactly the targets in every world. ``guards`` are evaluated before it: where one is false it is not reached.
     """
-    for spelling in target.spellings:
-        missing = [name for name in spelling.names if name not in view.module.bindings]
-        home, splices = view.module, list[Splice]()
-        if missing:
-            origin = _import_beside(missing, view) if len(missing) == 1 else None
-            if origin is None:
-                continue
-            home, splices = origin
-        expression = ast.parse(spelling.text, mode="eval").body
-        if _admits_exactly(expression, Scope(home), view, target.sms, guards):
-            return spelling.text, splices
+    for likeness in (_ALIKE, 0):  # an import of a name like it is the better place
+        for spelling in target.spellings:
+            missing = [name for name in spelling.names if name not in view.module.bindings]
+            home, splices = view.module, list[Splice]()
+            if missing:
+                origin = _import_beside(missing, view, likeness) if len(missing) == 1 else None
+                if origin is None:
+                    continue
+                home, splices = origin
+            expression = ast.parse(spelling.text, mode="eval").body
+            if _admits_exactly(expression, Scope(home), view, target.sms, guards):
+                return spelling.text, splices
     wanted = ", ".join(map(str, sorted(target.sms)))
     raise Unrecognised(f"no way is known to write 'SM {wanted}' in this file", where=view.path)
 
@@ -573,7 +613,7 @@ def _admits_exactly(
     return True
 
 
-def _import_beside(names: Sequence[str], view: View) -> tuple[Module, list[Splice]] | None:
+def _import_beside(names: Sequence[str], view: View, at_least: int) -> tuple[Module, list[Splice]] | None:
     """An import statement of this file whose module also exports the name, extended by it.
 
     Of all that would do, the one that already imports the name most like it.
@@ -585,7 +625,7 @@ def _import_beside(names: Sequence[str], view: View) -> tuple[Module, list[Splic
     for node in view.source.tree.body:
         if isinstance(node, ast.ImportFrom):
             likeness, sibling = max(((_shared_prefix(a.name, name), a.name) for a in node.names), default=(0, ""))
-            if likeness >= _ALIKE:
+            if likeness >= at_least and sibling and sibling != "*":
                 candidates.append((likeness, node, sibling))
     for _, node, sibling in sorted(candidates, key=lambda candidate: -candidate[0]):
         origin = view.predicates.module(view.module.absolute(node))

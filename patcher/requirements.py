@@ -1,0 +1,84 @@
+"""Requirements that read what another package's installed source says, beside those in ``patcher.gate``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from patcher.arch import SM
+from patcher.gate import Facts, Finding
+from patcher.predicate import Module
+
+
+@dataclass(frozen=True)
+class Exports:
+    """A module of another package binds all these names. ``since`` stands in where its version is assumed."""
+
+    distribution: str
+    path: str
+    names: Sequence[str]
+    since: str
+    because: str
+    link: str = ""
+
+    def check(self, facts: Facts, sm: SM) -> Finding:
+        wanted = f"{self.path} has {', '.join(self.names)}"
+        needs = f"{self.distribution}{self.since}"
+        assumed = _assumed(facts, self.distribution, self.since)
+        if assumed is not None:
+            found = f"assumed from {self.distribution} {facts.version(self.distribution)}"
+            return Finding(assumed, wanted, found, self.path, needs, self.because, self.link)
+        tree = facts.tree(self.path.split("/")[0])
+        source = tree.get(self.path) if tree else None
+        if source is None:
+            return Finding(False, wanted, f"{self.path} is not installed", self.path, needs, self.because, self.link)
+        bound = Module(self.path, source, is_package=False).bindings
+        missing = [name for name in self.names if name not in bound]
+        found = f"no {', '.join(missing)}" if missing else "all of them"
+        return Finding(not missing, wanted, found, self.path, needs, self.because, self.link)
+
+
+@dataclass(frozen=True)
+class ListedCapability:
+    """A function of another package carries ``@decorator([…])`` with the SM in the list (``120``, ``121``)."""
+
+    distribution: str
+    path: str
+    function: str
+    since: str
+    because: str
+    link: str = ""
+    decorator: str = "supported_compute_capability"
+
+    def check(self, facts: Facts, sm: SM) -> Finding:
+        wanted = f"{self.function} in {self.path} supports {sm}"
+        needs = f"{self.distribution}{self.since}" if self.since else f"a {self.distribution} that supports {sm}"
+        assumed = _assumed(facts, self.distribution, self.since)
+
+        def finding(met: bool, found: str, line: int = 0) -> Finding:
+            where = f"{self.path}:{line}" if line else self.path
+            return Finding(met, wanted, found, where, needs, self.because, self.link)
+
+        if assumed is not None:
+            return finding(assumed, f"assumed from {self.distribution} {facts.version(self.distribution)}")
+        tree = facts.tree(self.path.split("/")[0])
+        source = tree.get(self.path) if tree else None
+        if source is None:
+            return finding(False, f"{self.path} is not installed")
+        for definition in source.definitions.get(self.function, ()):
+            for node in definition.decorator_list:
+                if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(self.decorator) and node.args:
+                    listed = [e.value for e in ast.walk(node.args[0]) if isinstance(e, ast.Constant)]
+                    return finding(sm.major * 10 + sm.minor in listed, f"{self.decorator}({listed})", node.lineno)
+        return finding(False, f"{self.function} does not say what it supports as expected")
+
+
+def _assumed(facts: Facts, distribution: str, since: str) -> bool | None:
+    """Whether an assumed version is in the range; None where nothing is assumed."""
+    from packaging.specifiers import SpecifierSet
+
+    version = facts.version(distribution)
+    if version is None or not facts.assumed(distribution):
+        return None
+    return bool(since) and SpecifierSet(since).contains(version, prereleases=True)
