@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
+import dis
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any, ClassVar
 
 from patcher.arch import SM
@@ -105,13 +105,15 @@ class ValueCheck:
 
     def within_limits(self, view: View, function: str, world: World) -> bool:
         """Whether every case stays within the limit of this world's SM. Raises Unrecognised."""
-        limit = self.limits.get(world.sm) if world.sm else None
-        if limit is None:
-            return True
-        runs = self.runs(view, function, world)
+        limited = world.sm is not None and world.sm in self.limits
+        return not limited or self.fits(self.runs(view, function, world), world)
+
+    def fits(self, runs: Sequence[Run], world: World) -> bool:
+        """Whether these runs, one for each case, stay within the limit. Raises Unrecognised when one raised."""
         failed = next((run.raised for run in runs if run.raised), "")
         if failed:
-            raise Unrecognised(f"{function} cannot be run with stand-ins: {failed}", where=view.path)
+            raise Unrecognised(f"the function cannot be run with stand-ins: {failed}")
+        limit = self.limits[world.sm] if world.sm is not None else 0
         return all(self.needed(run, case) <= limit for run, case in zip(runs, self.cases, strict=True))
 
     def runs(self, view: View, function: str, world: World) -> list[Run]:
@@ -251,51 +253,59 @@ _TRITON = SimpleNamespace(
 
 
 def _namespace(view: View, function: str, world: World, launches: list[Launch]) -> dict[str, Any]:
-    found = [node for node in view.source.tree.body if isinstance(node, ast.FunctionDef)]
-    functions = {node.name: node for node in found}
+    functions = {node.name: node for node in view.source.tree.body if isinstance(node, ast.FunctionDef)}
     if function not in functions:
         raise Unrecognised(f"{function} is not a function of the module", where=view.path)
-    namespace: dict[str, Any] = {}
-    chosen: list[ast.stmt] = []
+    namespace: dict[str, Any] = {"__builtins__": {name: getattr(builtins, name) for name in _BUILTINS}}
     wanted = [function]
     while wanted:
         name = wanted.pop()
-        if name in namespace or any(isinstance(n, ast.FunctionDef) and n.name == name for n in chosen):
+        if name in namespace:
             continue
         definition = functions.get(name)
         if definition is not None and (name == function or not definition.decorator_list):
-            filled = _filled_in(definition, view, world)
-            chosen.append(filled)
-            wanted += [n.id for n in ast.walk(filled) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+            code = compile(ast.Module([_filled_in(definition, view, world)], []), view.path, "exec", dont_inherit=True)
+            if _imports(code):
+                raise Unrecognised(f"{name} imports something while it runs", where=view.path)
+            exec(code, namespace)  # noqa: S102
+            wanted += _names(code)
         elif definition is not None:
             namespace[name] = _Kernel(name, launches)
         elif name == "triton":
             namespace[name] = _TRITON
         elif name in view.module.bindings:
             namespace[name] = _Opaque(name)
-    module = ast.fix_missing_locations(ast.Module(chosen, []))
-    if any(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.walk(module)):
-        raise Unrecognised(f"{function} imports something while it runs", where=view.path)
-    namespace["__builtins__"] = {name: getattr(builtins, name) for name in _BUILTINS}
-    exec(compile(module, view.path, "exec", dont_inherit=True), namespace)  # noqa: S102
     return namespace
+
+
+def _names(code: CodeType) -> list[str]:
+    """Every global name and attribute that code and the functions in it read."""
+    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
+    return [*code.co_names, *inner]
+
+
+def _imports(code: CodeType) -> bool:
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return any(step.opname == "IMPORT_NAME" for step in dis.get_instructions(code)) or any(map(_imports, inner))
 
 
 def _filled_in(definition: ast.FunctionDef, view: View, world: World) -> ast.FunctionDef:
     """The function without decorators and annotations, with all that is known of the GPU in ``world`` filled in."""
-    filler = _Fill(view, world, definition)
-    made = copy.copy(definition)
-    made.decorator_list, made.returns = [], None
-    made.args = copy.deepcopy(definition.args)
+    source = view.source
+    lines = [source.line(number) for number in range(definition.lineno, (definition.end_lineno or 0) + 1)]
+    (made,) = ast.parse(b"\n".join(lines)).body  # parsing again is faster than copying
+    assert isinstance(made, ast.FunctionDef)
+    made.returns = None
     for argument in ast.walk(made.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    made.body = [filler.visit(copy.deepcopy(statement)) for statement in definition.body]
+    filler = _Fill(view, world, definition)
+    made.body = [filler.visit(statement) for statement in made.body]
     return made
 
 
 class _Fill(ast.NodeTransformer):
-    """Replaces what is known in a world by its value."""
+    """Replaces what is known in a world by its value: names of the module, and what is asked of them."""
 
     def __init__(self, view: View, world: World, definition: ast.FunctionDef) -> None:
         self.predicates = view.predicates
@@ -303,16 +313,19 @@ class _Fill(ast.NodeTransformer):
         self.world = world
 
     def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.expr) and not isinstance(node, ast.Constant | ast.Tuple | ast.List | ast.Lambda):
-            if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
-                return node
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and self._of_module(node):
             try:
                 value = self.predicates.value(node, self.scope, self.world)
             except Raises:
-                return self.generic_visit(node)
+                value = UNKNOWN
             if value is not UNKNOWN and _is_plain(value):
                 return ast.copy_location(ast.Constant(value), node)
         return self.generic_visit(node)
+
+    def _of_module(self, node: ast.expr) -> bool:
+        while isinstance(node, ast.Attribute | ast.Call):
+            node = node.func if isinstance(node, ast.Call) else node.value
+        return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self.scope.module.bindings
 
 
 def _is_plain(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from patcher.gate import Action, Evidence, Example, Gate, Level, Package
 from patcher.literals import LiteralSite
-from patcher.sites import ConditionSite
 from patches.sglang import SM12X
 from patches.sglang import _miniature as mini
 
@@ -68,25 +67,10 @@ class MoeAutotuneCutlass(Gate):
     )
     sites = (
         LiteralSite(">=0.5.7,<0.5.14", _RUNNER, _METHOD, holds=_LISTED, element=_ELEMENT),
-        ConditionSite(">=0.5.7,<0.5.14", _RUNNER, _METHOD, mentions=("major",), refuses=True),
         LiteralSite(
             ">=0.5.14,<0.5.15", _BASE, "BaseRunner._should_run_flashinfer_autotune", holds=_LISTED, element=_ELEMENT
         ),
-        ConditionSite(
-            ">=0.5.14,<0.5.15",
-            _BASE,
-            "BaseRunner._should_run_flashinfer_autotune",
-            mentions=("major",),
-            refuses=True,
-        ),
         LiteralSite(">=0.5.15", _AUTOTUNE, "should_run_flashinfer_autotune", holds=_LISTED, element=_ELEMENT),
-        ConditionSite(
-            ">=0.5.15",
-            _AUTOTUNE,
-            "should_run_flashinfer_autotune",
-            mentions=("get_device_capability",),
-            refuses=True,
-        ),
     )
     evidence = (
         Evidence(
