@@ -113,8 +113,8 @@ def _examples(gate: type[Gate]) -> Iterator[str]:
 def _diff(example: Example) -> str:
     parts = []
     for path, after in example.after.items():
-        lines = (text.splitlines(keepends=True) for text in (example.before[path], after))
-        parts += list(difflib.unified_diff(*lines, path, path, n=2))
+        old, new = (text.splitlines(keepends=True) for text in (example.before[path], after))
+        parts += list(difflib.unified_diff(old, new, path, path, n=2))
     return "".join(parts)
 
 

@@ -89,7 +89,15 @@ class DeepgemmEnable(Gate):
             "https://github.com/sgl-project/sglang/issues/25877",
             "SM120 let through: 'Unsupported architecture' from DeepGEMM",
         ),
+        Evidence(
+            "https://github.com/sgl-project/sglang/issues/18870",
+            "0.5.8.post1 on 8x RTX PRO 6000: the default DeepGEMM fails, triton works",
+        ),
         Evidence("https://github.com/sgl-project/sglang/issues/36551", "SM121 slips through the test for exactly 120"),
+        Evidence(
+            "https://github.com/sgl-project/sglang/pull/39482",
+            "in 0.5.20 SM121 gets DeepGEMM with the wrong scales, which DeepGEMM asserts on; merged for 0.5.21",
+        ),
         Evidence(
             "https://github.com/sgl-project/sglang/pull/30059",
             "GB10 (SM121) reaches DeepGEMM and fails while kernels compile",
@@ -98,7 +106,6 @@ class DeepgemmEnable(Gate):
             "https://github.com/sgl-project/sglang/pull/34827",
             "sgl-deep-gemm 0.1.5 is the first with kernels for major 12",
         ),
-        Evidence("https://github.com/deepseek-ai/DeepGEMM/issues/236", "DeepGEMM itself has no SM120 code of its own"),
     )
     examples = (
         Example(

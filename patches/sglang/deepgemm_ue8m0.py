@@ -53,6 +53,10 @@ class DeepgemmUe8m0(Gate):
     )
     evidence = (
         Evidence(
+            "https://github.com/sgl-project/sglang/pull/39482",
+            "SM121 without these scales: an assertion in DeepGEMM; merged for 0.5.21",
+        ),
+        Evidence(
             "https://github.com/sgl-project/sglang/pull/34827",
             "SM120 uses the packed UE8M0 layout of SM100 once DeepGEMM has kernels for it",
         ),

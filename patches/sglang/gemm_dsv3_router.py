@@ -40,6 +40,7 @@ class GemmDsv3Router(Gate):
         ),
     )
     evidence = (
+        Evidence("https://github.com/sgl-project/sglang/pull/23285", "FlashInfer's router GEMM taken in for SM103"),
         Evidence(
             "https://github.com/sgl-project/sglang/pull/21531",
             "the router GEMM compiled at run time that replaces it for every GPU",

@@ -64,14 +64,27 @@ class GemmFp8BlockAuto(Gate):
         ),
     )
     evidence = (
-        Evidence("https://github.com/sgl-project/sglang/pull/19721", "auto becomes triton on SM120, first in 0.5.10"),
-        Evidence("https://github.com/sgl-project/sglang/issues/18872", "block-FP8 on SM120 before that"),
-        Evidence("https://github.com/sgl-project/sglang/pull/9969", "the CUTLASS block-FP8 kernel for SM120"),
+        Evidence(
+            "https://github.com/kvcache-ai/ktransformers/issues/1889",
+            "FlashInfer on SM120: gemm_fp8_nt_groupwise does not support backend 'trtllm' with capability 120",
+        ),
+        Evidence(
+            "https://github.com/sgl-project/sglang/pull/19721",
+            "auto becomes triton on SM120, first in 0.5.10; CUTLASS named as the alternative",
+        ),
+        Evidence(
+            "https://github.com/sgl-project/sglang/issues/18872",
+            "asks for CUTLASS as the default on SM120, with its kernel (PR #9969)",
+        ),
+        Evidence(
+            "https://github.com/sgl-project/sglang/issues/18870",
+            "a report against CUTLASS: on 0.5.8.post1 it failed there too, and triton worked",
+        ),
     )
     examples = (
         Example("0.5.9", {**mini.UTILS, _IN: _OPEN}, {_IN: _CLOSED}, "kept out", Direction.CLOSE),
         Example("0.5.9", {**mini.UTILS, _IN: _CLOSED}, {}, "closed already", Direction.CLOSE),
         Example("0.5.10", {**mini.UTILS, _IN: _UPSTREAM}, {}, "upstream keeps it out", Direction.CLOSE),
     )
-    usage = "Nothing to set; --fp8-gemm-runner-backend (0.5.6.post2 and later) still overrides the choice."
+    usage = "Nothing to set; if CUTLASS fails on your card, pass --fp8-gemm-backend triton (0.5.6.post2 and later)."
     measure = "Start a block-FP8 model: with the gate too open the first forward pass fails."

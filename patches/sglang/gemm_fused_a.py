@@ -65,10 +65,14 @@ class GemmFusedA(Gate):
     evidence = (
         Evidence(
             "https://github.com/sgl-project/sglang/issues/29897",
-            "the old kernel's request for shared memory, unchecked",
+            "the old kernel sized for 192 KB, its request unchecked: invalid argument on SM120",
             "197,632 bytes asked for, 101,376 there",
         ),
-        Evidence("https://github.com/sgl-project/sglang/pull/27397", "the new kernel, first in 0.5.15"),
+        Evidence(
+            "https://github.com/sgl-project/sglang/pull/27397",
+            "the new kernel, with fewer stages on SM120; first in 0.5.15",
+            "29.5 us against 34.5 us of torch at one token (K=6,144, N=2,112)",
+        ),
     )
     examples = (
         Example("0.5.3", {**mini.UTILS_BEFORE_054, _IN: _OPEN}, {_IN: _CLOSED}, "too open: closed", Direction.CLOSE),

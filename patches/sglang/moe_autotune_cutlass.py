@@ -61,7 +61,7 @@ class MoeAutotuneCutlass(Gate):
         Package(
             "flashinfer-python",
             ">=0.6.12",
-            because="with older ones tuning this runner failed to compile; upstream lists it since it pins 0.6.12",
+            because="upstream lists this runner since it pins 0.6.12, and held it back before for errors in FlashInfer",
             link="https://github.com/flashinfer-ai/flashinfer/issues/2077",
         ),
     )
@@ -75,7 +75,11 @@ class MoeAutotuneCutlass(Gate):
     evidence = (
         Evidence(
             "https://github.com/flashinfer-ai/flashinfer/issues/2077",
-            "what tuning this runner on SM120 said with an older FlashInfer; closed",
+            "what tuning this runner on SM120 printed with FlashInfer 0.5.2: tactics that fail, one by one; closed",
+        ),
+        Evidence(
+            "https://github.com/flashinfer-ai/flashinfer/pull/4008",
+            "such tactics pruned for SM120 and SM121, so that tuning no longer tries them",
         ),
         Evidence(
             "https://github.com/flashinfer-ai/flashinfer/issues/3622",

@@ -30,6 +30,10 @@ class MoeMxfp8(Gate):
     )
     evidence = (
         Evidence(
+            "https://github.com/kvcache-ai/ktransformers/issues/2058",
+            "an MXFP8 MoE model on RTX PRO 6000: stopped by the assertion for SM90 or SM100",
+        ),
+        Evidence(
             "https://github.com/sgl-project/sglang/pull/28125",
             "the grouped FP8 GEMMs of the kernel library: cases for SM90 and SM100 only",
         ),
