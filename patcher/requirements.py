@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,3 +83,31 @@ def _assumed(facts: Facts, distribution: str, since: str) -> bool | None:
     if version is None or not facts.assumed(distribution):
         return None
     return bool(since) and SpecifierSet(since).contains(version, prereleases=True)
+
+
+@dataclass(frozen=True)
+class ShutOutBy:
+    """A line of another package's source that shuts the SM out, for gates that must not be opened.
+
+    ``lines``: path and pattern of where it was found over the releases; the first that is there is reported.
+    """
+
+    distribution: str
+    lines: Sequence[tuple[str, str]]
+    because: str
+    link: str = ""
+
+    def check(self, facts: Facts, sm: SM) -> Finding:
+        wanted = f"{self.distribution} has kernels for SM{sm}"
+        needs = f"a {self.distribution} that has them"
+        for path, pattern in self.lines:
+            tree = facts.tree(path.split("/")[0])
+            source = tree.get(path) if tree else None
+            found = re.search(pattern.encode(), source.data) if source else None
+            if source is not None and found is not None:
+                line = source.data.count(b"\n", 0, found.start()) + 1
+                text = " ".join(source.line(line).decode("utf-8", "replace").split())
+                return Finding(False, wanted, text, f"{path}:{line}", needs, self.because, self.link)
+        version = facts.version(self.distribution)
+        found_text = f"{self.distribution} {version}" if version else f"{self.distribution} is not installed"
+        return Finding(False, wanted, found_text, "", needs, self.because, self.link)

@@ -1,6 +1,7 @@
 """The MoE runner that the server chooses by model on SM100."""
 
-from patcher.gate import Action, Evidence, Gate, Level, ListedMajor
+from patcher.gate import Action, Evidence, Gate, Level
+from patcher.requirements import ShutOutBy
 from patcher.sites import ConditionSite
 from patches.sglang import SM12X
 
@@ -8,13 +9,13 @@ _ARGS, _OVERRIDES = "srt/server_args.py", "srt/arg_groups/overrides.py"
 _ADJUST = "ServerArgs._handle_model_specific_adjustments"
 _MODELS = "srt/arg_groups/model_overrides"
 
-TRTLLM_GEN = ListedMajor(
+TRTLLM_GEN = ShutOutBy(
     "flashinfer-python",
-    path="flashinfer/jit/fused_moe.py",
-    within="gen_trtllm_gen_fused_moe_sm100_module",
-    keyword="supported_major_versions",
-    since=">=99",
-    because="FlashInfer builds the TensorRT-LLM fused MoE for major 10 only",
+    lines=(
+        ("flashinfer/data/csrc/trtllm_batched_gemm_runner.cu", r"case tg::CudaArch::Sm100a"),
+        ("flashinfer/data/csrc/trtllm_fused_moe_kernel_launcher.cu", r"ICHECK_EQ\(.*\b10\)"),
+    ),
+    because="its TensorRT-LLM MoE kernels are binaries for SM100 and SM103, chosen by the GPU's SM",
     link="https://github.com/flashinfer-ai/flashinfer/issues/2723",
 )
 
@@ -22,8 +23,9 @@ TRTLLM_GEN = ListedMajor(
 class MoeRunnerTrtllmDefaults(Gate):
     """``flashinfer_trtllm`` as the MoE runner chosen for a model (Llama 4, DeepSeek, Qwen3, GLM, …) on SM100.
 
-    The runner's kernels are TensorRT-LLM's generated ones: binaries for SM100 and SM103, and a launcher that checks
-    for them. FlashInfer builds the module for major 10 only. Widening the check gives wrong answers or a crash.
+    The runner's kernels are TensorRT-LLM's generated ones: binaries for SM100 and SM103 that the launcher picks by
+    the GPU's SM. From 0.6.16 FlashInfer compiles the launcher for major 12 too, and its check lets it through; that
+    brings no kernels. Those who widened the checks before got invalid output or a crash.
     On SM120 and SM121 the servers leave ``auto``, which takes triton or, for NVFP4, FlashInfer's CUTLASS runner.
     The site that is shown stands for all models: Llama 4's.
     """
