@@ -372,9 +372,12 @@ def _refused(report: GateReport) -> SmPatchError:
     if report.state is State.MODIFIED:
         return LocalEdits(what, hint="see the edits with 'sm-patch diff'", link=report.link)
     unmet = [finding for finding in report.findings if not finding.met]
-    if unmet and gate.level is not Level.REFUSED:
-        hint = f"install {unmet[0].needs} beside it; --force {gate.id} goes ahead: {gate.risk}"
-        where = next((finding.where for finding in unmet if finding.where), "")
+    where = next((finding.where for finding in unmet if finding.where), "")
+    if gate.level is Level.REFUSED and report.state is State.REFUSED:
+        hint = f"apply never opens it; see 'sm-patch explain {gate.id}'"
+        return Refused(what, where=where, hint=hint, link=report.link)
+    if unmet:
+        hint = f"get {unmet[0].needs}; --force {gate.id} goes ahead: {gate.risk}"
         return Refused(what, where=where, hint=hint, link=report.link)
     if report.state is State.REFUSED:
         return Refused(what, link=report.link)
