@@ -47,7 +47,8 @@ class AttentionCutlassMla(Gate):
 
     The backend is an operator of the kernel library built for SM100's tcgen05; FlashInfer's relative of it is
     built for majors 10 and 11. So there is no gate to open. On SM12x the server starts and dies in the operator;
-    the recipe makes it refuse at start-up. Nobody is reported to have met it, hence experimental. The backend is gone in 0.5.20.
+    the recipe makes it refuse at start-up. Nobody is reported to have met it, hence experimental. The backend is
+    gone in 0.5.20.
     """
 
     id = "attention-cutlass-mla"

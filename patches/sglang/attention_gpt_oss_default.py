@@ -30,7 +30,7 @@ def _gpt_oss_overrides(cfg, overrides):
 
 
 _CLOSED = _overrides("get_platform().is_sm100")
-_OPENED = _overrides("(get_platform().is_sm100 or get_platform().is_sm120)")
+_OPENED = _overrides("get_platform().is_sm100 or get_platform().is_sm120")
 
 
 class AttentionGptOssDefault(Gate):
@@ -59,15 +59,11 @@ class AttentionGptOssDefault(Gate):
         ),
     )
     sites = (
-        LocatedSite(
-            ">=0.5.1,<0.5.3", _ARGS, "ServerArgs.model_specific_adjustments", under=_GPT_OSS, leads_to=_LEADS
-        ),
+        LocatedSite(">=0.5.1,<0.5.3", _ARGS, "ServerArgs.model_specific_adjustments", under=_GPT_OSS, leads_to=_LEADS),
         LocatedSite(
             ">=0.5.3,<0.5.15", _ARGS, "ServerArgs._handle_model_specific_adjustments", under=_GPT_OSS, leads_to=_LEADS
         ),
-        LocatedSite(
-            ">=0.5.15,<0.5.19", "srt/arg_groups/overrides.py", "_gpt_oss_overrides", leads_to=("trtllm_mha",)
-        ),
+        LocatedSite(">=0.5.15,<0.5.19", "srt/arg_groups/overrides.py", "_gpt_oss_overrides", leads_to=("trtllm_mha",)),
         LocatedSite(
             ">=0.5.19",
             "srt/arg_groups/model_overrides/gpt_oss.py",

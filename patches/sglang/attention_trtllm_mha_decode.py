@@ -4,7 +4,16 @@ from patcher.gate import Action, Evidence, Example, Gate, Level, Package
 from patcher.located import LocatedSite
 from patches.sglang import SM12X
 from patches.sglang import _miniature as mini
-from patches.sglang.attention_trtllm_mha_prefill import _ARGS, _ASKED, _COMPATIBILITY, _HOOK, _SHUT, _UPSTREAM, _hook
+from patches.sglang.attention_trtllm_mha_prefill import (
+    _ARGS,
+    _ASKED,
+    _COMPATIBILITY,
+    _HOOK,
+    _OPENED,
+    _SHUT,
+    _UPSTREAM,
+    _hook,
+)
 
 _DECODE = ("decode_backend", "trtllm_mha")
 
@@ -58,15 +67,17 @@ class AttentionTrtllmMhaDecode(Gate):
     usage = "--decode-attention-backend trtllm_mha with another --prefill-attention-backend; no speculative decoding."
     measure = "Compare decode tokens/s with --attention-backend flashinfer: upstream measured XQA 4 % slower on SM120."
     examples = (
-        Example("0.5.23", {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_UPSTREAM)}, {}, "open upstream: nothing to do"),
         Example(
             "0.5.23",
-            {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_SHUT)},
+            {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_UPSTREAM, _UPSTREAM)},
+            {},
+            "open upstream: nothing to do",
+        ),
+        Example(
+            "0.5.23",
+            {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_SHUT, _SHUT)},
             {
-                f"sglang/{_HOOK}": (shut := _hook(_SHUT))[: shut.index("decode_backend == ")]
-                + shut[shut.index("decode_backend == ") :].replace(
-                    f"not ({_SHUT})", f"not ({_SHUT} or get_platform().is_sm120)", 1
-                )
+                f"sglang/{_HOOK}": _hook(_SHUT, _OPENED),
             },
             "a build that has the kernel but not the admission",
         ),

@@ -13,7 +13,7 @@ _ASKED = ("trtllm_mha",)
 _PREFILL = ("prefill_backend", "trtllm_mha")
 
 
-def _hook(test: str) -> str:
+def _hook(prefill: str, decode: str) -> str:
     return f"""\
 from sglang.srt.runtime_context import get_platform
 
@@ -22,17 +22,18 @@ def handle_attention_backend_compatibility(cfg):
     prefill_backend = cfg.prefill
     decode_backend = cfg.decode
     if "trtllm_mha" in (prefill_backend, decode_backend):
-        if prefill_backend == "trtllm_mha" and not ({test}):
+        if prefill_backend == "trtllm_mha" and {prefill}:
             raise ValueError("trtllm_mha prefill")
-        if decode_backend == "trtllm_mha" and not ({test}):
+        if decode_backend == "trtllm_mha" and {decode}:
             raise ValueError("trtllm_mha decode")
         if prefill_backend == "trtllm_mha" and not get_platform().is_sm100 and cfg.attn_cp_size > 1:
             raise ValueError("trtllm_mha prefill with context parallelism")
 """
 
 
-_UPSTREAM = "get_platform().is_sm90 or get_platform().is_sm100 or get_platform().is_sm120"
-_SHUT = "get_platform().is_sm90 or get_platform().is_sm100"
+_UPSTREAM = "not (get_platform().is_sm90 or get_platform().is_sm100 or get_platform().is_sm120)"
+_SHUT = "not (get_platform().is_sm90 or get_platform().is_sm100)"
+_OPENED = f"(({_SHUT}) and not get_platform().is_sm120)"
 
 
 class AttentionTrtllmMhaPrefill(Gate):
@@ -77,18 +78,22 @@ class AttentionTrtllmMhaPrefill(Gate):
     )
     risk = "Prefill dies in FlashInfer with 'TllmGenFmhaRunner: Unsupported architecture'."
     usage = (
-        "From 0.5.19: --prefill-attention-backend trtllm_mha with a bf16 KV cache (fp8_e4m3 prefill is rejected on SM12x)."
+        "From 0.5.19: --prefill-attention-backend trtllm_mha with a bf16 KV cache "
+        "(prefill with fp8_e4m3 is rejected on SM12x)."
     )
     measure = "Compare time to first token against --prefill-attention-backend flashinfer."
     examples = (
-        Example("0.5.23", {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_UPSTREAM)}, {}, "open upstream: nothing to do"),
         Example(
             "0.5.23",
-            {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_SHUT)},
+            {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_UPSTREAM, _UPSTREAM)},
+            {},
+            "open upstream: nothing to do",
+        ),
+        Example(
+            "0.5.23",
+            {**mini.PLATFORM, f"sglang/{_HOOK}": _hook(_SHUT, _SHUT)},
             {
-                f"sglang/{_HOOK}": _hook(_SHUT).replace(
-                    f"not ({_SHUT})", f"not ({_SHUT} or get_platform().is_sm120)", 1
-                )
+                f"sglang/{_HOOK}": _hook(_OPENED, _SHUT),
             },
             "a build that has the kernel but not the admission",
         ),

@@ -1,7 +1,7 @@
 """The trtllm_mla attention backend for prefill, which SM12x must not get."""
 
-from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.anchors import Branch
+from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.sites import GuardSite
 from patches.sglang import SM12X
 from patches.sglang import _miniature as mini
@@ -104,9 +104,7 @@ class AttentionTrtllmMlaPrefill(Gate):
             True,
             _asked("self"),
         ),
-        GuardSite(
-            ">=0.5.15", _OVERRIDES, "_mla_kv_cache_dtype_checks", _ANCHOR, _REFUSE, True, _asked("view")
-        ),
+        GuardSite(">=0.5.15", _OVERRIDES, "_mla_kv_cache_dtype_checks", _ANCHOR, _REFUSE, True, _asked("view")),
     )
     evidence = (
         Evidence(

@@ -10,7 +10,10 @@ _REGISTRY = "srt/layers/attention/attention_registry.py"
 _FILE = f"sglang/{_REGISTRY}"
 
 
-def _registry(accepted: str, test: str = "is_blackwell_supported()", names: str = "is_blackwell_supported, is_cuda") -> str:
+_NAMES = "is_blackwell_supported, is_cuda"
+
+
+def _registry(accepted: str, test: str = "is_blackwell_supported()", names: str = _NAMES) -> str:
     return f"""\
 import logging
 
@@ -36,8 +39,8 @@ _TRITON = 'runner.server_args.attention_backend == "triton"'
 _BOTH = f'{_TRITON}\n                    or runner.server_args.attention_backend == "flashinfer"'
 _OPENED = _registry(
     _TRITON,
-    "(is_blackwell_supported() and not is_sm120_supported())",
-    "is_blackwell_supported, is_sm120_supported, is_cuda",
+    "is_blackwell_supported() and not is_sm120_supported()",
+    f"{_NAMES}, is_sm120_supported",
 )
 
 
