@@ -7,7 +7,7 @@ from patches.sglang import SM12X
 from patches.sglang._trtllm_gen import NO_CUBINS, RUNNER
 
 _CAPABILITY = "torch.cuda.get_device_capability()[0] * 10 + torch.cuda.get_device_capability()[1]"
-_GIVEN = (("device_sm", _CAPABILITY), ("_IS_GFX95", "False"))
+_GIVEN = (("device_sm", _CAPABILITY), ("_IS_GFX95", "False"), ("is_dsa_enable_prefill_cp", "self.prefill_cp"))
 _DSA = "srt/layers/attention/dsa_backend.py"
 _SET = "DeepseekSparseAttnBackend.set_dsa_prefill_impl"
 
