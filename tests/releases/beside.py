@@ -54,8 +54,8 @@ def _function(linker: Linker, module: str, name: str) -> Callable[..., Any]:
         namespace,
         held,
     )
-    function = held[node.name]
-    return function
+    made: Callable[..., Any] = held[node.name]
+    return made
 
 
 def outcome(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
