@@ -10,6 +10,8 @@ from typing import Any
 from patcher.arch import SM, parse_sm
 from patcher.catalogue import gates
 from patcher.plan import FileChange
+from patcher.predicate import Predicates
+from patcher.source import SourceTree
 from scripts import releases
 from scripts.matrix import inspector_of
 from tests.releases.linker import Linker, torch_on
@@ -29,12 +31,23 @@ def pair(
     gate: str, release: str, sm: SM, module: str, name: str, stand_ins: Mapping[str, Any]
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """``module.name`` as released and as patched. ``Class.method`` gives the bare function, its class not made."""
+    root = releases.unpacked("sglang", release)
+    found = []
+    for tree in _trees(gate, release):
+        linker = Linker(root, "sglang", {"torch": torch_on(sm), **stand_ins})
+        linker.modules = Predicates(tree, "sglang")
+        found.append(_function(linker, module, name))
+    original, after = found
+    return original, after
+
+
+@cache
+def _trees(gate: str, release: str) -> tuple[SourceTree, SourceTree]:
+    """A release as it is and as patched, each file parsed once for all SMs."""
     patched = {path: change.after for path, change in changes(gate, release).items()}
     assert patched, "the gate changes nothing here"
-    root = releases.unpacked("sglang", release)
-    names = {"torch": torch_on(sm), **stand_ins}
-    original, after = (_function(Linker(root, "sglang", names, overlay), module, name) for overlay in ({}, patched))
-    return original, after
+    original = SourceTree(releases.unpacked("sglang", release))
+    return original, original.with_overlay(patched)
 
 
 def _function(linker: Linker, module: str, name: str) -> Callable[..., Any]:
