@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-_COLOURS = {
-    "open": "green",
-    "patched": "green",
-    "closed": "yellow",
-    "too-open": "red",
-    "partial": "red",
-    "refused": "magenta",
-    "modified": "red",
-    "lost": "red",
-    "unrecognised": "red",
-}
-
 
 def plain() -> bool:
     """Whether output is free of colour: not a terminal, or NO_COLOR is set."""
@@ -67,16 +55,6 @@ def show_table(table: Table) -> None:
     Console(no_color=plain(), highlight=False, force_terminal=False if plain() else None).print(table)
 
 
-def _table(*columns: str) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in ("State", "Sites", "Level", "SM"))
-    return table
-
-
 # -- status --------------------------------------------------------------------------------------------------
 
 
@@ -95,35 +73,10 @@ def show_installation(document: Mapping[str, Any], target: Target) -> None:
     say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)}, {target.source}{': ' + gpus if gpus else ''}")
 
 
-def show_states(gates: Sequence[Mapping[str, Any]]) -> None:
-    """The gates with their states, as a table."""
-    several = len({gate["sm"] for gate in gates}) > 1
-    table = _table("Gate", *(["SM"] if several else []), "State", "Sites", "Level", "Why")
-    for gate in gates:
-        state = gate["state"]
-        colour = _COLOURS.get(state)
-        shown = f"[{colour}]{state}[/{colour}]" if colour and not plain() else state
-        sites = f"{gate['sites']['found']}/{gate['sites']['expected']}"
-        row = [gate["gate"], *([gate["sm"]] if several else []), shown, sites, gate["level"]]
-        table.add_row(*row, _escape(gate["reason"]))
-    show_table(table)
-
-
 def show_advice(document: Mapping[str, Any]) -> None:
     """What to do next, as prose on stderr."""
     if document["interrupted"]:
         say("an earlier change was interrupted; the next apply or revert undoes it first")
-    if document["pending"]:
-        say(f"next: 'sm-patch apply' would change {', '.join(document['pending'])}")
-    for gate in document["gates"]:
-        if gate["state"] == "too-open" and gate["gate"] not in document["pending"]:
-            say(f"next: 'sm-patch apply --gate {gate['gate']}' closes it")
-        elif gate["state"] == "refused":
-            say(f"see 'sm-patch explain {gate['gate']}' for what would satisfy it ({gate['link']})")
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 def report_data(report: GateReport) -> dict[str, Any]:

@@ -824,6 +824,11 @@ def _truth(value: Any) -> bool | None:
     return True if _opaque(value) or isinstance(value, _Instance) else bool(value)
 
 
+def foreign(value: Any) -> bool:
+    """Whether a value is not known, or is a module or something from outside the tree."""
+    return value is UNKNOWN or isinstance(value, _External | Module)
+
+
 def _same(left: Any, right: Any) -> bool:
     if left is UNKNOWN or right is UNKNOWN:
         return False

@@ -307,7 +307,10 @@ class _Prover:
                 raise self.fail("others-same", "the fix does more than bind the declared names", node.lineno)
         elif not isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
             raise self.fail("others-same", "the guard falls through", node.lineno)
-        self._only_targets(node.test, self.after.scope(difference.scope), node.lineno)
+        test = site.target_test(node.test) if isinstance(site, GuardSite) else node.test
+        if test is None:
+            raise self._outside(node, "the inserted statement is not the declared guard")
+        self._only_targets(test, self.after.scope(difference.scope), node.lineno)
         self._names_bound(node, difference.scope, node.lineno)
 
     def _check_alias(self, node: ast.Assign) -> None:

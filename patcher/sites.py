@@ -26,6 +26,7 @@ from patcher.predicate import (
     World,
     bound_names,
     cuda_world,
+    foreign,
 )
 from patcher.source import Definition, Source, bodies
 
@@ -213,7 +214,7 @@ class ConditionSite(Site):
         if self.alias and holds:
             inserted, splices = define_target_alias(predicate, self.alias, view, target)
         else:
-            inserted, splices = spell_target(view, target)
+            inserted, splices = spell_target(view, target, place=place)
         text = view.source.text(predicate)
         ordinal = occurrence(condition, predicate, view.source)
         kind = edits.WidenCondition if holds else edits.NarrowCondition
@@ -478,7 +479,8 @@ class GuardSite(Site):
     """An ``if <target>:`` with ``body`` put before an anchor; the body always leaves, so others see nothing of it.
 
     ``body`` is source of the recipe's own, unindented; it ends in return, raise, continue or break. With
-    ``closes`` the body keeps the targets out, else it lets them through.
+    ``closes`` the body keeps the targets out, else it lets them through. ``when``: source of what must hold
+    besides, in the definition's own names; whom the guard lets through is asked for that case.
     """
 
     versions: str
@@ -487,6 +489,7 @@ class GuardSite(Site):
     anchor: Anchor
     body: str
     closes: bool = False
+    when: str = ""
     kind: ClassVar[str] = "guard"
 
     def find(self, view: View) -> list[Place]:
@@ -496,8 +499,9 @@ class GuardSite(Site):
             guard = guard_before(statement, self.body, definition or view.source.tree)
 
             def admits(world: World, statement: ast.stmt = statement, guard: ast.If | None = guard) -> Truth:
-                if guard is not None:
-                    inside = truth(reduce(guard.test, view.scope(definition), view.predicates, world))
+                target = self.target_test(guard.test) if guard is not None else None
+                if target is not None:
+                    inside = truth(reduce(target, view.scope(definition), view.predicates, world))
                     if inside is Truth.ALWAYS:
                         return Truth.NEVER if self.closes else Truth.ALWAYS
                 return self.anchor.admits(statement, view, definition, world)
@@ -508,15 +512,32 @@ class GuardSite(Site):
             places.append(Place(view.path, shown.lineno, end or shown.lineno, text, admits, statement, definition))
         return self.exactly_one(places, view, "the statement to guard")
 
+    def _with_condition(self, inserted: str) -> str:
+        if not self.when:
+            return inserted
+        compound = isinstance(ast.parse(self.when, mode="eval").body, ast.BoolOp | ast.IfExp)
+        return f"{inserted} and ({self.when})" if compound else f"{inserted} and {self.when}"
+
+    def target_test(self, test: ast.expr) -> ast.expr | None:
+        """The part of the guard's test that names the targets; None when the rest is not ``when``."""
+        if not self.when:
+            return test
+        if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+            return None
+        *parts, last = test.values
+        if ast.dump(last) != ast.dump(ast.parse(self.when, mode="eval").body):
+            return None
+        return parts[0] if len(parts) == 1 else ast.copy_location(ast.BoolOp(ast.And(), parts), test)
+
     def change(self, place: Place, view: View, direction: Direction, target: Target) -> list[Splice]:
         from patcher import edits
 
         if direction.admits is self.closes:
             which = "close" if self.closes else "open"
             raise Unrecognised(f"this guard can only {which} its site", where=f"{place.path}:{place.line}")
-        inserted, splices = spell_target(view, target)
         statement, source = place.node, view.source
         assert isinstance(statement, ast.stmt)
+        inserted, splices = spell_target(view, target, place=place)
         first = statement.lineno
         while first > 1 and source.line(first - 1).lstrip().startswith(b"#"):
             first -= 1
@@ -525,7 +546,7 @@ class GuardSite(Site):
         end = source.line_starts[last] if last < source.line_count else len(source.data)
         if source.line(statement.lineno)[: statement.col_offset].strip():
             raise Unrecognised("the statement to guard shares its line", where=f"{place.path}:{place.line}")
-        guard = guard_text(inserted, self.body)
+        guard = guard_text(self._with_condition(inserted), self.body)
         step = indent_step(place.definition, source)
         text = source.data[start:end].decode("utf-8")
         comment = target.comment
@@ -576,26 +597,56 @@ def indent_step(definition: Definition | None, source: Source) -> str:
 # -- writing the target ----------------------------------------------------------------------------------------
 
 
-def spell_target(view: View, target: Target, guards: Sequence[ast.expr] = ()) -> tuple[str, list[Splice]]:
+def spell_target(
+    view: View, target: Target, guards: Sequence[ast.expr] = (), place: Place | None = None
+) -> tuple[str, list[Splice]]:
     """How to write "the GPU is one of the targets" in this file, and the import it takes, if any.
 
     The first spelling whose names are bound here (or can be imported beside a sibling) and that is true for
     exactly the targets in every world. ``guards`` are evaluated before it: where one is false it is not reached.
+    ``place``: where it is written, so that imports of the function around it count as well.
     """
+    local = _imports_before(place) if place is not None else []
+    imported = {name for node in local for name in bound_names(node)}
     for likeness in (_ALIKE, 0):  # an import of a name like it is the better place
         for spelling in target.spellings:
-            missing = [name for name in spelling.names if name not in view.module.bindings]
-            home, splices = view.module, list[Splice]()
+            missing = [name for name in spelling.names if name not in view.module.bindings and name not in imported]
+            scope, splices = view.scope(place.definition if place else None), list[Splice]()
             if missing:
-                origin = _import_beside(missing, view, likeness) if len(missing) == 1 else None
+                taken = any(_binds(place.definition, name) for name in missing) if place and place.definition else False
+                origin = _import_beside(missing, view, likeness, local) if not taken else None
                 if origin is None:
                     continue
                 home, splices = origin
+                scope = Scope(home)
             expression = ast.parse(spelling.text, mode="eval").body
-            if _admits_exactly(expression, Scope(home), view, target.sms, guards):
+            if _admits_exactly(expression, scope, view, target.sms, guards):
                 return spelling.text, splices
     wanted = ", ".join(map(str, sorted(target.sms)))
     raise Unrecognised(f"no way is known to write 'SM {wanted}' in this file", where=view.path)
+
+
+def _imports_before(place: Place) -> list[ast.ImportFrom]:
+    """The imports inside the definition that are surely made before the place is reached."""
+    found: list[ast.ImportFrom] = []
+    line = getattr(place.node, "lineno", 0)
+    block = place.definition.body if place.definition else []
+    while block:
+        found += [node for node in block if isinstance(node, ast.ImportFrom) and node.lineno < line]
+        around = (inner for node in block if _spans(node, line) for inner in bodies(node))
+        block = next((inner for inner in around if inner[0].lineno <= line and _spans(inner[-1], line, start=0)), [])
+    return found
+
+
+def _spans(node: ast.stmt, line: int, start: int | None = None) -> bool:
+    first = node.lineno if start is None else start
+    return first <= line <= (node.end_lineno or node.lineno)
+
+
+def _binds(definition: Definition | None, name: str) -> bool:
+    return definition is not None and any(
+        name in bound_names(node) for node in ast.walk(definition) if isinstance(node, ast.stmt)
+    )
 
 
 def _admits_exactly(
@@ -613,34 +664,40 @@ def _admits_exactly(
     return True
 
 
-def _import_beside(names: Sequence[str], view: View, at_least: int) -> tuple[Module, list[Splice]] | None:
-    """An import statement of this file whose module also exports the name, extended by it.
+def _import_beside(
+    names: Sequence[str], view: View, at_least: int, local: Sequence[ast.ImportFrom] = ()
+) -> tuple[Module, list[Splice]] | None:
+    """An import statement of this file (or a ``local`` one) whose module also exports the names, extended by them.
 
     Of all that would do, the one that already imports the name most like it.
     """
     from patcher import edits
 
-    (name,) = names
     candidates = []
-    for node in view.source.tree.body:
+    for node in (*local, *view.source.tree.body):
         if isinstance(node, ast.ImportFrom):
-            likeness, sibling = max(((_shared_prefix(a.name, name), a.name) for a in node.names), default=(0, ""))
+            pairs = [(_shared_prefix(a.name, name), a.name) for a in node.names for name in names]
+            likeness, sibling = max(pairs, default=(0, ""))
             if likeness >= at_least and sibling and sibling != "*":
                 candidates.append((likeness, node, sibling))
     for _, node, sibling in sorted(candidates, key=lambda candidate: -candidate[0]):
         origin = view.predicates.module(view.module.absolute(node))
-        if origin is None:
-            continue
-        try:
-            exported = view.predicates.exported(origin.name, name, _WITNESS)
-        except Raises:
-            continue
-        if exported is UNKNOWN:
+        if origin is None or not all(_defines(origin, name, view) for name in names):
             continue
         start, end = view.source.span(node)
-        text = edits.add_import(view.source.text(node), sibling, name)
+        text = view.source.text(node)
+        for name in reversed(names):
+            text = edits.add_import(text, sibling, name)
         return origin, [Splice(start, end, text.encode())]
     return None
+
+
+def _defines(origin: Module, name: str, view: View) -> bool:
+    """Whether a module has a name of its own package to give, not one of a library that it imports."""
+    try:
+        return not foreign(view.predicates.exported(origin.name, name, _WITNESS))
+    except Raises:
+        return False
 
 
 _ALIKE = 3

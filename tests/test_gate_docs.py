@@ -32,7 +32,9 @@ def test_a_page_says_what_the_recipe_says(gate: type[Gate]) -> None:
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.id)
 def test_a_recipe_is_complete(gate: type[Gate]) -> None:
     assert gate.__doc__ and gate.title and gate.family and gate.evidence and gate.sites
-    assert gate.targets and gate.usage
-    assert all(re.match(r"https://github\.com/[\w.-]+/[\w.-]+/(pull|issues|blob)/", e.link) for e in gate.evidence)
+    assert gate.targets
+    assert all(e.link.startswith("https://") for e in gate.evidence)
     if gate.level.value == "refused":
         assert gate.risk, "what happens to those who force it"
+    else:
+        assert gate.usage, "how to use it once it is applied"

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @command
 @click.option("--check", is_flag=True, help="Exit 1 when apply has something to do or something has drifted.")
-def status(options: Options, check: bool) -> int:
+@click.option("--all", "everything", is_flag=True, help="Also the gates that need nothing, or are never opened.")
+def status(options: Options, check: bool, everything: bool) -> int:
     """Which gates exist here, and what each does for this GPU."""
-    from patcher import cache, wheels
+    from patcher import cache, overview, wheels
 
     target = options.target()
     environment, places = options.places()
@@ -39,8 +40,9 @@ def status(options: Options, check: bool) -> int:
     else:
         for document in documents:
             console.show_installation(document, target)
-            console.show_states(document["gates"])
+            overview.show_gates(document["gates"], everything)
             console.show_advice(document)
+            overview.show_next(document)
     pending = any(d["pending"] or d["drifted"] or d["interrupted"] for d in documents)
     return 1 if check and pending else 0
 

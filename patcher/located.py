@@ -1,0 +1,138 @@
+"""Conditions told apart by where they stand and what they lead to, where their own text is not enough.
+
+``if not is_sm100_supported(): raise`` says nothing about what it guards; the ``if`` around it and its message do.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from patcher.condition import Truth, reduce, truth
+from patcher.predicate import World
+from patcher.sites import ConditionSite, Place, View, mentioned
+from patcher.source import Definition
+
+
+@dataclass(frozen=True)
+class LocatedSite(ConditionSite):
+    """A condition that also has to stand in the right place.
+
+    ``under``: names or strings that the tests of the ``if`` statements around it mention. ``leads_to``: those
+    that what it decides mentions (the branch, the message of an assert, the targets of an assignment).
+    ``given``: local names that the source sets at run time, with an expression that says what they hold; a
+    condition that reads them is found and judged, but never edited.
+    """
+
+    under: tuple[str, ...] = ()
+    leads_to: tuple[str, ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
+    kind: ClassVar[str] = "located"
+
+    def _gates(self, condition: ast.expr, view: View, definition: Definition | None) -> bool:
+        if not super()._gates(self._filled(condition), view, definition):
+            return False
+        owner, around = _surroundings(definition if definition is not None else view.source.tree, condition)
+        if not set(self.under) <= set().union(*(mentioned(test) for test in around)):
+            return False
+        return set(self.leads_to) <= set().union(*(mentioned(node) for node in _decided(owner, condition)))
+
+    def _place(self, condition: ast.expr, view: View, definition: Definition | None) -> Place:
+        place = super()._place(self._filled(condition), view, definition)
+
+        def admits(world: World) -> Truth:
+            admitted = place.admits(world)
+            # One that refuses "depending on" what was asked for refuses those who ask for it.
+            return Truth.NEVER if self.refuses and admitted is Truth.DEPENDS else admitted
+
+        return replace(place, node=condition, text=ast.unparse(condition), admits=admits)
+
+    def _filled(self, condition: ast.expr) -> ast.expr:
+        """The condition with the given names replaced by what they hold."""
+        if not self.given:
+            return condition
+        values = {name: ast.parse(text, mode="eval").body for name, text in self.given}
+        filled: ast.expr = _Fill(values).visit(deepcopy(condition))
+        return filled
+
+
+class _Fill(ast.NodeTransformer):
+    def __init__(self, values: dict[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values.get(node.id, node)
+
+
+def _surroundings(root: ast.AST, condition: ast.expr) -> tuple[ast.AST, list[ast.expr]]:
+    """The node that a condition belongs to, and the tests of the ``if`` bodies that it stands in."""
+
+    def search(node: ast.AST, tests: list[ast.expr]) -> tuple[ast.AST, list[ast.expr]] | None:
+        for field, value in ast.iter_fields(node):
+            inner = [*tests, node.test] if isinstance(node, ast.If) and field == "body" else tests
+            for child in value if isinstance(value, list) else [value]:
+                if child is condition:
+                    return node, tests
+                found = search(child, inner) if isinstance(child, ast.AST) else None
+                if found is not None:
+                    return found
+        return None
+
+    return search(root, []) or (condition, [])
+
+
+def _decided(owner: ast.AST, condition: ast.expr) -> Iterator[ast.AST]:
+    """What a condition decides: everything that its owner holds beside it, an ``else`` left out."""
+    for field, value in ast.iter_fields(owner):
+        if field == "orelse" and not isinstance(owner, ast.IfExp):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and child is not condition:
+                yield child
+
+
+@dataclass(frozen=True)
+class AcceptsSite(LocatedSite):
+    """A branch that checks a value against a list: who is let through is who skips it or has ``accepts`` in the list.
+
+    The condition is the one that leads into the check (``refuses``); the list is every string that the asserts
+    and assignments name on the way that the GPU takes.
+    """
+
+    accepts: str = ""
+    kind: ClassVar[str] = "accepts"
+
+    def _place(self, condition: ast.expr, view: View, definition: Definition | None) -> Place:
+        place = super()._place(condition, view, definition)
+        root = definition if definition is not None else view.source.tree
+        owner, _ = _surroundings(root, condition)
+        body = owner.body if isinstance(owner, ast.If) else []
+
+        def admits(world: World) -> Truth:
+            skips = place.admits(world)
+            if skips is Truth.ALWAYS or self.accepts in self._listed(body, view, definition, world):
+                return Truth.ALWAYS
+            return Truth.NEVER
+
+        return replace(place, admits=admits)
+
+    def _listed(self, body: list[ast.stmt], view: View, definition: Definition | None, world: World) -> set[str]:
+        found: set[str] = set()
+        for node in body:
+            if isinstance(node, ast.If):
+                taken = truth(reduce(node.test, view.scope(definition), view.predicates, world))
+                for branch, skipped in ((node.body, Truth.NEVER), (node.orelse, Truth.ALWAYS)):
+                    if taken is not skipped:
+                        found |= self._listed(branch, view, definition, world)
+            elif isinstance(node, ast.Assert):
+                found |= _strings(node.test)
+            elif isinstance(node, ast.Assign):
+                found |= _strings(node.value)
+        return found
+
+
+def _strings(node: ast.AST) -> set[str]:
+    return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
