@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 _FRESH_SECONDS = 2.0
+_KEPT = 64
 Stamp = list[int] | None
 
 
@@ -43,6 +45,14 @@ def own_code() -> list[str]:
     return found
 
 
+def _whose() -> list[str]:
+    """Which sm-patch answers, and by which Python: another one may answer otherwise."""
+    import patcher
+    import patches
+
+    return [patcher.__version__, *patcher.__path__, *patches.__path__, sys.version]
+
+
 def remembered(folder: Path, key: str, compute: Callable[[], tuple[dict[str, Any], Iterable[str]]]) -> dict[str, Any]:
     """The answer under ``key``: kept from an earlier call when nothing it depends on changed, else computed.
 
@@ -51,6 +61,7 @@ def remembered(folder: Path, key: str, compute: Callable[[], tuple[dict[str, Any
     """
     from hashlib import sha256
 
+    key = json.dumps([key, _whose()])
     path = folder / f"{sha256(key.encode()).hexdigest()[:32]}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         kept = json.loads(path.read_bytes())
@@ -71,5 +82,8 @@ def _keep(path: Path, data: dict[str, Any]) -> None:
     scratch = path.with_name(f"{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
+        kept = sorted(path.parent.iterdir(), key=lambda p: p.stat().st_mtime_ns)
+        for old in kept[: max(0, len(kept) - _KEPT)]:
+            old.unlink()
         scratch.write_text(json.dumps(data))
         scratch.replace(path)

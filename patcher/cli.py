@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from patcher import console
-from patcher.errors import SmPatchError
+from patcher.errors import Defect, IOFailure, SmPatchError
 
 if TYPE_CHECKING:
     from patcher.environment import Environment
@@ -107,7 +109,11 @@ class Options:
 
 
 def split(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part for text in value for part in text.replace(",", " ").split())
+    """Several values, given several times or with commas. Given but empty is an error: it must not mean "all"."""
+    parts = tuple(part for text in value for part in text.replace(",", " ").split())
+    if value and not parts:
+        raise click.BadParameter("is given, but names nothing")
+    return parts
 
 
 _SHARED = (
@@ -140,12 +146,28 @@ _SHARED = (
 
 @contextlib.contextmanager
 def shown_errors(as_json: bool) -> Iterator[None]:
-    """Show an SmPatchError as people or programs read it, and exit with its code."""
+    """Show an error as people or programs read it, and exit with its code."""
     try:
         yield
+        sys.stdout.flush()
     except SmPatchError as error:
         console.show_error(error, as_json)
         sys.exit(error.exit_code)
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise  # click's own way of ending
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; what could not be written is not written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        failure = IOFailure(error.strerror or str(error), where=str(error.filename or ""))
+        console.show_error(failure, as_json)
+        sys.exit(failure.exit_code)
+    except Exception as error:
+        if os.environ.get("SM_PATCH_TRACEBACK"):
+            raise
+        console.show_error(Defect.of(error), as_json)
+        sys.exit(Defect.exit_code)
 
 
 def command(function: Callable[..., int]) -> click.Command:
@@ -157,7 +179,8 @@ def command(function: Callable[..., int]) -> click.Command:
         names = ("python", "venv", "root", "engine", "sm", "assume", "format")
         options = Options(**{name: values.pop(name) for name in names})
         with shown_errors(options.json):
-            sys.exit(function(options, **values))
+            code = function(options, **values)
+        sys.exit(code)
 
     for option in reversed(_SHARED):
         run = option(run)
@@ -206,11 +229,15 @@ def main() -> None:
     """Open, and where they are wrong close, the architecture gates of installed inference engines for SM120/SM121.
 
     Exit codes: 0 done or clean; 1 something pending or drifted (status --check, apply --dry-run); 2 usage;
-    3 no engine, or unsupported or refused; 4 conflict or local edits; 5 recovery needed; 6 I/O or permission.
+    3 no engine, or unsupported or refused; 4 conflict or local edits; 5 recovery needed; 6 I/O or permission;
+    70 a defect of sm-patch itself.
     """
 
 
 def run() -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no error
     gc.disable()  # a short run that builds large syntax trees and frees nothing that matters
     main(prog_name="sm-patch")

@@ -7,11 +7,33 @@ this module imports libcst, and only when something is edited.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import libcst as cst
 
 from patcher.errors import RecipeError, Unrecognised
+
+_Edit = TypeVar("_Edit", bound=Callable[..., str])
+
+
+def _any_newline(edit: _Edit) -> _Edit:
+    """Lets an edit see ``\\n`` only, and gives the slice its own line ending back.
+
+    Raises Unrecognised for a slice that mixes them: its untouched lines could not all be kept.
+    """
+
+    @functools.wraps(edit)
+    def wrapped(text: str, *args: Any, **kwargs: Any) -> str:
+        kinds = set(re.findall("\r\n|\r|\n", text))
+        if len(kinds) > 1:
+            raise Unrecognised("the lines to edit end in different ways", hint="give the file one kind of line ending")
+        kind = kinds.pop() if kinds else "\n"
+        return edit(text.replace(kind, "\n"), *args, **kwargs).replace("\n", kind)
+
+    return cast(_Edit, wrapped)
 
 
 def _parse_expression(text: str) -> cst.BaseExpression:
@@ -46,7 +68,7 @@ class _ReplaceExpression(cst.CSTTransformer):
 
     def __init__(self, text: str, ordinal: int) -> None:
         super().__init__()
-        self.text = text
+        self.text = re.sub("\r\n|\r", "\n", text)
         self.remaining = ordinal
         self.found: cst.BaseExpression | None = None
 
@@ -126,6 +148,7 @@ def _joined(
     return _parenthesised(cst.BooleanOperation(node, op, right))
 
 
+@_any_newline
 def rewrite_expression(text: str, transformer: _ReplaceExpression) -> str:
     """Run a transformer on an expression's text. Raises Unrecognised when it finds nothing to replace."""
     tree = _parse_expression(text)
@@ -179,6 +202,7 @@ def _without_comment(space: cst.ParenthesizedWhitespace) -> cst.ParenthesizedWhi
     return space.with_changes(first_line=first, empty_lines=[])
 
 
+@_any_newline
 def add_import(text: str, sibling: str, name: str) -> str:
     """The import statement ``text`` with ``name`` behind ``sibling``."""
     return _parse_module(text).visit(ImportName(sibling, name)).code
@@ -200,6 +224,7 @@ class DefineAlias(cst.CSTTransformer):
         return updated_node.with_changes(body=[*updated_node.body, line])
 
 
+@_any_newline
 def define_alias(text: str, alias: str, value: str, comment: str) -> str:
     """``text`` (whole lines of one module-level assignment) with ``alias = value`` on the next line."""
     return _parse_module(text).visit(DefineAlias(alias, value, comment)).code
@@ -247,14 +272,13 @@ class InsertStatement(cst.CSTTransformer):
 _PARENT = "if _:"
 
 
-def insert_statement(
-    text: str, statement: str, comment: str, newline: str, indent: str, *, behind: bool = False
-) -> str:
+@_any_newline
+def insert_statement(text: str, statement: str, comment: str, indent: str, *, behind: bool = False) -> str:
     """Whole indented lines ``text`` with ``statement`` (written unindented) before or ``behind`` them.
 
     ``indent`` is one level of the file's indentation.
     """
-    head = _PARENT + newline
+    head = f"{_PARENT}\n"
     transformer = InsertStatement(statement, comment, indent, behind)
     code = _parse_module(head + text).visit(transformer).code
     if not transformer.done or not code.startswith(head):
@@ -262,6 +286,7 @@ def insert_statement(
     return code[len(head) :]
 
 
+@_any_newline
 def extend_literal(text: str, element: str) -> str:
     """The literal ``text`` (a list, tuple, set or dict, not empty) with ``element`` behind its last one.
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patcher.errors import BadAssumption, NoEngine, NoInterpreter
+from patcher.errors import BadAssumption, IOFailure, NoEngine, NoInterpreter
 from patcher.gate import Engine
 from patcher.source import SourceTree
 
@@ -118,16 +118,16 @@ def of_interpreter(python: str, packages: Sequence[str]) -> Environment:
             [python, "-c", _ASK, *packages], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
         )
         answer = json.loads(asked.stdout.strip().splitlines()[-1])
+        found = {name: tuple(Path(p) for p in places) for name, places in answer["found"].items()}
+        paths = tuple(Path(p) for p in answer["paths"])
+        return Environment(python, paths, found, Path(answer["executable"]), Path(answer["prefix"]))
     except subprocess.CalledProcessError as error:
         said = (error.stderr or "").strip().splitlines()
         raise NoInterpreter("the interpreter does not run", where=python, hint=said[-1] if said else "") from error
     except subprocess.TimeoutExpired as error:
         raise NoInterpreter(f"the interpreter did not answer in {_ASK_SECONDS} s", where=python) from error
-    except (OSError, ValueError, IndexError) as error:
-        raise NoInterpreter(f"no interpreter answers there: {error}", where=python) from error
-    found = {name: tuple(Path(p) for p in places) for name, places in answer["found"].items()}
-    paths = tuple(Path(p) for p in answer["paths"])
-    return Environment(python, paths, found, Path(answer["executable"]), Path(answer["prefix"]))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise NoInterpreter(f"no Python interpreter answers there: {error}", where=python) from error
 
 
 def of_venv(folder: Path, packages: Sequence[str]) -> Environment:
@@ -146,8 +146,15 @@ def of_venv(folder: Path, packages: Sequence[str]) -> Environment:
 
 def of_root(folder: Path, packages: Sequence[str]) -> Environment:
     """A folder that holds packages: a site-packages, an unpacked wheel, a checkout's ``python/``."""
+    hint = "--root takes the folder that holds the package"
     if not folder.is_dir():
-        raise NoEngine("there is no such folder", where=str(folder), hint="--root takes the folder that holds sglang/")
+        what = "this is no folder" if folder.exists() else "there is no such folder"
+        raise NoEngine(what, where=str(folder), hint=hint)
+    if not any((folder / name).is_dir() for name in packages):
+        below = [folder / "python", folder.parent] if folder.name in packages else [folder / "python"]
+        meant = [place for place in below if any((place / name / "__init__.py").is_file() for name in packages)]
+        if meant:
+            raise NoEngine("this folder does not hold the package", where=str(folder), hint=f"did you mean {meant[0]}?")
     return _of_folders(str(folder), (folder,), packages)
 
 
@@ -162,9 +169,14 @@ def places(environment: Environment, engines: Iterable[Engine]) -> list[tuple[En
     """The engines that an environment has, and the folder that holds each one's package. Reads no metadata."""
     found = []
     for engine in engines:
-        folders = [p for p in environment.found.get(engine.package, ()) if (p / "__init__.py").is_file()]
-        if folders:
-            found.append((engine, folders[0].parent))
+        for folder in environment.found.get(engine.package, ()):
+            try:
+                whole = (folder / "__init__.py").is_file()
+            except OSError as error:
+                raise IOFailure(f"the package cannot be read: {error.strerror}", where=str(folder)) from error
+            if whole:
+                found.append((engine, folder.parent))
+                break
     return found
 
 
@@ -200,8 +212,10 @@ def _distributions(paths: Sequence[Path], **named: str):  # type: ignore[no-unty
     import importlib_metadata as metadata
 
     for distribution in metadata.distributions(path=[str(path) for path in paths], **named):
-        if distribution.read_text("METADATA") or distribution.read_text("PKG-INFO"):
-            yield distribution
+        with contextlib.suppress(KeyError, ValueError, OSError):  # metadata without a name or version, or not text
+            text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO")
+            if text and distribution.version and distribution.metadata["Name"]:
+                yield distribution
 
 
 def _lists(distribution, package: str) -> bool:  # type: ignore[no-untyped-def]
@@ -216,7 +230,7 @@ _VERSION = re.compile(r"""^(?:__version__|version)\b[^\n'"]*=\s*['"]([^'"]+)['"]
 def _version_from_source(engine: Engine, root: Path) -> str | None:
     for name in engine.version_files:
         try:
-            match = _VERSION.search((root / engine.package / name).read_text("utf-8"))
+            match = _VERSION.search((root / engine.package / name).read_text("utf-8", "replace"))
         except OSError:
             continue
         if match:
@@ -241,7 +255,7 @@ def require_places(
     )
 
 
-_METADATA_FILES = ("METADATA", "RECORD", "direct_url.json")
+_METADATA_FILES = ("METADATA", "PKG-INFO", "RECORD", "direct_url.json")
 
 
 class Surroundings:
@@ -274,13 +288,15 @@ class Surroundings:
         return self._trees[package]
 
     def depends(self) -> list[str]:
-        """Every path that an answer about these surroundings rests on: folders, metadata, sources read."""
+        """Every path that an answer about these surroundings rests on: folders, metadata, sources, found or not."""
         found = [str(path) for path in self._paths]
         for path in self._paths:
             with contextlib.suppress(OSError):
-                folders = [entry.path for entry in os.scandir(path) if entry.name.endswith(".dist-info")]
-                found += [f"{folder}/{file}" for folder in folders for file in _METADATA_FILES]
-        for tree in self._trees.values():
+                for entry in os.scandir(path):
+                    if entry.name.endswith((".dist-info", ".egg-info")):
+                        found += [entry.path, *(f"{entry.path}/{file}" for file in _METADATA_FILES)]
+        for package, tree in self._trees.items():
+            found += [f"{path}/{package}/__init__.py" for path in self._paths]
             if tree is not None:
                 found += [str(tree.root / path) for path in tree.seen]
         return found

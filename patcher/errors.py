@@ -1,7 +1,7 @@
 """Every error sm-patch reports: a stable id, what happened, where, what to do, and an exit code.
 
 Exit codes (also in the README): 0 done or clean, 1 something pending or drifted, 2 usage, 3 no engine or
-unsupported, 4 conflict or local edits, 5 recovery needed, 6 I/O or permission.
+unsupported, 4 conflict or local edits, 5 recovery needed, 6 I/O or permission, 70 a defect of sm-patch itself.
 """
 
 from __future__ import annotations
@@ -30,6 +30,23 @@ class SmPatchError(Exception):
         """The error as JSON-ready data."""
         texts = {"id": self.id, "what": self.what, "where": self.where, "hint": self.hint, "link": self.link}
         return {**texts, "exit_code": self.exit_code}
+
+
+class Defect(SmPatchError):
+    """Something that must not happen: a fault of sm-patch, or of a recipe, reported as such."""
+
+    id = "defect"
+    exit_code = 70
+
+    @classmethod
+    def of(cls, error: Exception) -> Defect:
+        """The report of an unexpected exception: its kind, its text and where it came from."""
+        frame = error.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        where = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else ""
+        hint = "please report it, with the output of the same command under SM_PATCH_TRACEBACK=1"
+        return cls(f"sm-patch failed: {type(error).__name__}: {error}", where=where, hint=hint)
 
 
 class UsageError(SmPatchError):

@@ -146,17 +146,20 @@ class ListedMajor:
     def check(self, facts: Facts, sm: SM) -> Finding:
         from packaging.specifiers import SpecifierSet
 
-        wanted = f"{self.within}({self.keyword}=…) in {self.path} admits {sm.major}"
+        wanted = f"{self.within}({self.keyword}=...) in {self.path} admits {sm.major}"
         needs = f"{self.distribution}{self.since}"
         version = facts.version(self.distribution)
+        recent = version is not None and SpecifierSet(self.since).contains(version, prereleases=True)
+        if version is not None and facts.assumed(self.distribution):
+            found = f"assumed from {self.distribution} {version}"
+            return Finding(recent, wanted, found, "", needs, self.because, self.link)
+        if recent:
+            needs = f"a {self.distribution} whose {self.within} lists {sm.major}"
 
         def finding(met: bool, found: str, line: int = 0) -> Finding:
             where = f"{self.path}:{line}" if line else self.path
             return Finding(met, wanted, found, where, needs, self.because, self.link)
 
-        if version is not None and facts.assumed(self.distribution):
-            met = SpecifierSet(self.since).contains(version, prereleases=True)
-            return finding(met, f"assumed from {self.distribution} {version}")
         tree = facts.tree(self.path.split("/")[0])
         source = tree.get(self.path) if tree else None
         if source is None:

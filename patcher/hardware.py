@@ -79,7 +79,9 @@ def _ask_smi() -> tuple[GPU, ...]:
         return ()
     command = [smi, "--query-gpu=name,compute_cap", "--format=csv,noheader"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True)
+        asked = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_SMI_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ()
     found = []

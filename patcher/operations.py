@@ -123,6 +123,13 @@ class Workplace:
             return replace(report, state=State.LOST, reason=reason)
         return report
 
+    def unfounded(self, report: GateReport) -> bool:
+        """Whether a gate that sm-patch opened lacks by now what it needs (forced and assumed ones never had it)."""
+        record = self.manifest.gates.get(report.gate.id)
+        if record is None or record.forced or record.assumed or report.state is not State.PATCHED:
+            return False
+        return Direction(record.direction).admits and not report.met
+
     def reports(self, sm: SM) -> list[GateReport]:
         return [self.report(gate, sm) for gate in self.gates.values()]
 

@@ -94,6 +94,9 @@ def show_next(document: Mapping[str, Any]) -> None:
     pending = list(document["pending"])
     if pending:
         say(_filled(f"next: 'sm-patch apply' would change {', '.join(pending)}"))
+    unfounded = document.get("unfounded", ())
+    if unfounded:
+        say(f"next: 'sm-patch revert --gate {','.join(unfounded)}': what it needs is gone")
     too_open = _ids(g for g in gates if g["state"] == "too-open" and g["gate"] not in pending)
     if too_open:
         say(f"next: 'sm-patch apply --gate {','.join(too_open)}' closes what is too open")
@@ -103,7 +106,7 @@ def show_next(document: Mapping[str, Any]) -> None:
     unmet = _ids(g for g in gates if g["state"] == "refused" and concerns(g))
     if unmet:
         say(_filled(f"'sm-patch explain NAME' says what these need: {', '.join(unmet)}"))
-    if not pending and not too_open:
+    if not pending and not too_open and not unfounded:
         say("next: nothing to do; 'sm-patch explain NAME' tells all about a gate")
 
 

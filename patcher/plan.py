@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from patcher.arch import SM
 from patcher.condition import Truth
 from patcher.errors import SmPatchError, Unparsable, Unrecognised
-from patcher.gate import Action, Direction, Engine, Facts, Finding, Gate, Level, State
+from patcher.gate import Action, Direction, Engine, Facts, Finding, Gate, Level, Requirement, State
 from patcher.predicate import Predicates, World, cuda_world
 from patcher.proof import Claim, failed, prove
 from patcher.sites import Place, Site, Target, View, splice, view_of
@@ -144,10 +144,17 @@ class Inspector:
         sites = [self.find(site, [cuda_world(sm)]) for site in self.sites(gate)]
         if not sites:
             return GateReport(gate, sm, State.ABSENT, self._why_absent(gate))
-        findings = [*self._release(gate, sm), *(requirement.check(self.facts, sm) for requirement in gate.requires)]
+        findings = [*self._release(gate, sm), *(self._check(requirement, sm) for requirement in gate.requires)]
         state, reason, direction = self._judge(gate, sm, sites, findings, active)
         link = next((f.link for f in findings if not f.met), "") or next((e.link for e in gate.evidence), "")
         return GateReport(gate, sm, state, reason, sites, findings, direction, link)
+
+    def _check(self, requirement: Requirement, sm: SM) -> Finding:
+        """A requirement's finding; one that cannot be told, because a file cannot be read, is not met."""
+        try:
+            return requirement.check(self.facts, sm)
+        except SmPatchError as error:
+            return Finding(False, "a file that decides can be read", error.what, error.where, "a readable file")
 
     def _has_code(self, gate: type[Gate], sm: SM) -> bool:
         """Whether this release has the code behind the gate for ``sm``."""
@@ -186,16 +193,18 @@ class Inspector:
         unmet = [finding for finding in findings if not finding.met]
         is_open = admitting == len(sites)
         is_closed = admitting == 0
+        if sm not in gate.targets:
+            side = State.OPEN if is_open else State.PARTIAL if admitting else State.CLOSED
+            return side, f"as upstream has it; the recipe is for SM{_listed(gate.targets)} only", None
         if active is not None and (is_open if active.admits else is_closed):
             warning = f"; but {_refusal(unmet)}" if unmet and active.admits else ""
+            if gate.closes_when_unmet and not active.admits and not unmet:
+                warning = "; what it needs is here now, so it need not stay closed"
             return State.PATCHED, f"{active.done} by sm-patch at {_count(len(sites), 'site')}{warning}", None
-        checks = [requirement.check(self.facts, sm) for requirement in gate.upstream_checks]
+        checks = [self._check(requirement, sm) for requirement in gate.upstream_checks]
         failing = [finding for finding in checks if not finding.met]
-        if is_open and failing and self._has_code(gate, sm) and sm in gate.targets:
+        if is_open and failing and self._has_code(gate, sm):
             return State.CLOSED, f"upstream checks for itself, and keeps it out: {_refusal(failing)}", None
-        if sm not in gate.targets:
-            side = State.OPEN if is_open else State.CLOSED
-            return side, f"as upstream has it; the recipe is for SM{_listed(gate.targets)} only", None
         if gate.action is Action.CLOSE:
             return self._judge_closing(gate, sm, is_closed, unmet)
         if not is_open and not is_closed:
@@ -315,7 +324,7 @@ def default_gates(reports: Iterable[GateReport]) -> list[GateReport]:
         if report.gate.level in (Level.BACKPORT, Level.REPORTED)
         and not report.gate.opt_in
         and report.direction is not None
-        and report.state in (State.CLOSED, State.TOO_OPEN, State.PARTIAL)
+        and report.state in (State.CLOSED, State.TOO_OPEN, State.PARTIAL, State.LOST)
     ]
 
 
@@ -354,7 +363,8 @@ def _refusal(unmet: Sequence[Finding]) -> str:
     first = unmet[0]
     where = next((finding.where for finding in unmet if finding.where), "")
     at = f" [{where}]" if where else ""
-    return f"it needs {first.needs}, found {first.found}{at}: {first.because}"
+    because = f": {first.because}" if first.because else ""
+    return f"it needs {first.needs}, found {first.found}{at}{because}"
 
 
 def _listed(sms: Iterable[SM]) -> str:

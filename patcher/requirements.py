@@ -29,7 +29,7 @@ class Exports:
         assumed = _assumed(facts, self.distribution, self.since)
         if assumed is not None:
             found = f"assumed from {self.distribution} {facts.version(self.distribution)}"
-            return Finding(assumed, wanted, found, self.path, needs, self.because, self.link)
+            return Finding(assumed, wanted, found, "", needs, self.because, self.link)
         tree = facts.tree(self.path.split("/")[0])
         source = tree.get(self.path) if tree else None
         if source is None:
@@ -62,7 +62,8 @@ class ListedCapability:
             return Finding(met, wanted, found, where, needs, self.because, self.link)
 
         if assumed is not None:
-            return finding(assumed, f"assumed from {self.distribution} {facts.version(self.distribution)}")
+            found = f"assumed from {self.distribution} {facts.version(self.distribution)}"
+            return Finding(assumed, wanted, found, "", needs, self.because, self.link)
         tree = facts.tree(self.path.split("/")[0])
         source = tree.get(self.path) if tree else None
         if source is None:

@@ -550,7 +550,7 @@ class GuardSite(Site):
         step = indent_step(place.definition, source)
         text = source.data[start:end].decode("utf-8")
         comment = target.comment
-        new = edits.insert_statement(text, guard, comment, source.newline.decode(), step)
+        new = edits.insert_statement(text, guard, comment, step)
         return [*splices, Splice(start, end, new.encode())]
 
 

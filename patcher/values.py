@@ -169,7 +169,7 @@ class ValueSite(Site):
             raise Unrecognised("the statement shares its line", where=f"{place.path}:{statement.lineno}")
         step = indent_step(place.definition, source)
         text, guard = source.data[start:end].decode("utf-8"), guard_text(inserted, self.body)
-        new = edits.insert_statement(text, guard, target.comment, source.newline.decode(), step, behind=True)
+        new = edits.insert_statement(text, guard, target.comment, step, behind=True)
         return [*splices, Splice(start, end, new.encode())]
 
 

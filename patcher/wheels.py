@@ -70,7 +70,10 @@ def _find(folder: Path, name: str, version: str) -> Path | None:
 
 def _pip_download(requirement: str, folder: Path) -> None:
     pip = _pip()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise IOFailure(f"the cache cannot be written: {error.strerror}", where=str(folder)) from error
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         bar = ["--progress-bar=on"] if sys.stderr.isatty() else ["--progress-bar=off", "--quiet"]
         command = [*pip, "download", "--no-deps", "--disable-pip-version-check", *bar, *_ANY_MACHINE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,88 @@ def test_upstream_too_open_is_shown_and_closed_on_request(tmp_path: Path) -> Non
     assert "closed allreduce-fusion-auto" in result.stderr
     assert {p: (root / p).read_text() for p in example.after} == dict(example.after)
     assert states(root)[AUTO] == "patched"
+
+
+def test_a_patched_gate_whose_requirement_is_gone_is_told(root: Path) -> None:
+    run("apply", "--sm", "120", root=root)
+    _, data = run_json("status", "--check", root=root)
+    assert data["installations"][0]["unfounded"] == []
+    for path, text in OLD.items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
+    for stale in root.glob("flashinfer_python-0.7.2.dist-info/*"):
+        stale.unlink()
+    code, data = run_json("status", "--check", root=root)
+    assert code == 1
+    assert data["installations"][0]["unfounded"] == [GATE]
+    assert GATE in data["installations"][0]["drifted"]
+    assert f"revert --gate {GATE}" in run("status", root=root).stderr
+    assert run("revert", root=root).exit_code == 0
+
+
+def test_a_gpu_that_is_no_target_is_never_shown_as_patched(root: Path) -> None:
+    run("apply", "--sm", "120", root=root)
+    _, data = run_json("status", "--sm", "100", root=root)
+    assert {g["gate"]: g["state"] for g in data["installations"][0]["gates"]}[GATE] == "open"
+
+
+@pytest.mark.parametrize("words", [["revert", "--gate", ""], ["apply", "--gate", " , "], ["status", "--sm", ""]])
+def test_given_but_empty_never_means_all(root: Path, words: list[str]) -> None:
+    run("apply", root=root)
+    before = snapshot(root)
+    assert run(*words, root=root).exit_code == 2
+    assert snapshot(root) == before
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_line_endings_other_than_the_usual_are_kept(root: Path, newline: str) -> None:
+    for path in SERIAL.after:
+        (root / path).write_bytes((root / path).read_bytes().replace(b"\n", newline.encode()))
+    before = snapshot(root)
+    assert run("apply", "--gate", GATE, root=root).exit_code == 0
+    for path, text in SERIAL.after.items():
+        assert (root / path).read_bytes() == text.replace("\n", newline).encode()
+    assert run("revert", root=root).exit_code == 0
+    assert {p: data for p, (data, _, _) in snapshot(root).items()} == {p: data for p, (data, _, _) in before.items()}
+
+
+def test_a_file_of_a_requirement_that_cannot_be_read_hides_nothing(root: Path) -> None:
+    (root / "flashinfer/jit/comm.py").write_text("def broken(:\n")
+    assert states(root)[GATE] == "refused"
+    assert "flashinfer/jit/comm.py:1" in run("apply", "--gate", GATE, root=root).stderr
+
+
+def test_another_sm_patch_gives_its_own_answers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = time.time() - 100
+    for path in root.rglob("*"):
+        os.utime(path, (old, old))
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 10**10)
+    assert states(root)[GATE] == "closed"
+    monkeypatch.setattr("patcher.plan.Inspector.report", None)
+    assert states(root)[GATE] == "closed"  # kept
+    monkeypatch.setattr("patcher.__version__", "0.0.0")
+    assert run("status", root=root).exit_code == 70  # asked anew
+
+
+def _missing(*_: object) -> None:
+    raise KeyError("missing")
+
+
+def test_a_defect_is_one_clear_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("patcher.plan.Inspector.report", _missing)
+    result = run("apply", "--gate", GATE, root=root)
+    assert result.exit_code == 70
+    assert "error[defect]: sm-patch failed: KeyError" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_root_beside_the_right_one_is_told(root: Path, tmp_path: Path) -> None:
+    result = run("status", root=root / "sglang")
+    assert result.exit_code == 3
+    assert f"did you mean {root}?" in result.stderr
+    install(tmp_path / "checkout" / "python")
+    assert f"did you mean {tmp_path / 'checkout' / 'python'}?" in run("status", root=tmp_path / "checkout").stderr
 
 
 def test_edits_after_apply_are_never_overwritten(root: Path) -> None:

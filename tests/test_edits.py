@@ -37,6 +37,16 @@ def test_conditions(text: str, part: str, target: str, wide: str, narrow: str) -
         assert rewrite_expression(text, NarrowCondition(part, 0, target)) == narrow
 
 
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_the_slice_keeps_its_line_ending(newline: str) -> None:
+    text = newline.join(["(a", "  or b)", " and x"])
+    part = newline.join(["a", "  or b"])
+    wanted = newline.join(["(a", "  or b or t)", " and x"])
+    assert rewrite_expression(text, WidenCondition(part, 0, "t")) == wanted
+    with pytest.raises(Unrecognised, match="different ways"):
+        rewrite_expression(text + "\n", WidenCondition(part, 0, "t"))
+
+
 def test_the_right_one_of_equal_parts() -> None:
     assert rewrite_expression("a and x(a) and a", WidenCondition("a", 2, "t")) == "a and x(a) and (a or t)"
     assert rewrite_expression("c and a()", SubstituteExpression("a()", 0, "b() or d")) == "c and (b() or d)"
@@ -97,7 +107,7 @@ def test_an_alias_goes_on_the_next_line(newline: str) -> None:
 @pytest.mark.parametrize("step", ["    ", "  ", "\t"])
 def test_a_guard_goes_above_the_comments_of_its_statement(newline: str, step: str) -> None:
     text = f"{step * 2}# lead{newline}{step * 2}if m:{newline}{step * 3}return 1{newline}"
-    new = insert_statement(text, "if t:\n    if u:\n        x()\n    return 2\n", "sm-patch: id", newline, step)
+    new = insert_statement(text, "if t:\n    if u:\n        x()\n    return 2\n", "sm-patch: id", step)
     guard = [
         f"{step * 2}# sm-patch: id",
         f"{step * 2}if t:",

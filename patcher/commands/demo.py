@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 import click
@@ -24,7 +25,8 @@ _KERNELS = "flashinfer-python"
 def demo(release: str, keep: bool) -> None:
     """Download a real SGLang wheel and the FlashInfer it pins; show status, apply, status, revert on them."""
     with shown_errors(as_json=False):
-        sys.exit(_demo(release, keep))
+        code = _demo(release, keep)
+    sys.exit(code)
 
 
 def _demo(release: str, keep: bool) -> int:
@@ -33,9 +35,14 @@ def _demo(release: str, keep: bool) -> int:
     console.say(f"fetching {_ENGINE} {release} and the {_KERNELS} it pins, by name, into {wheels.cache_folder()}")
     engine = wheels.unpacked(_ENGINE, release)
     pinned = _pinned(engine)
-    kernels = wheels.unpacked(_KERNELS, pinned) if pinned else None
-    if kernels is None:
+    kernels = None
+    if pinned is None:
         console.say(f"{_ENGINE} {release} pins no version of {_KERNELS}")
+    else:
+        try:
+            kernels = wheels.unpacked(_KERNELS, pinned)
+        except wheels.DownloadFailed as error:
+            console.say(f"{error.what}; going on without it")
     scratch = Path(tempfile.mkdtemp(prefix="sm-patch-demo-"))
     try:
         root = scratch / "site-packages"
@@ -43,7 +50,7 @@ def _demo(release: str, keep: bool) -> int:
         shutil.copytree(engine, root)
         if kernels is not None:
             shutil.copytree(kernels, root, dirs_exist_ok=True, copy_function=_link)
-        return _show(root, engine)
+        return _show(root, wheels.download(_ENGINE, release))
     finally:
         if keep:
             console.say(f"left in {scratch}")
@@ -75,14 +82,14 @@ def _pinned(folder: Path) -> str | None:
     return None
 
 
-def _show(root: Path, pristine: Path) -> int:
-    place = ["--root", str(root)]
+def _show(root: Path, wheel: Path) -> int:
+    place = ["--root", str(root), "--sm", "120"]  # whatever GPU this machine has
     for words in (["status"], ["apply", "--diff"], ["status"], ["revert"]):
         console.say(f"\n$ sm-patch {' '.join([*words, *place])}")
         code = _run([*words, *place])
         if code != 0:
             return code
-    changed = _different(root, pristine)
+    changed = _different(root, wheel)
     console.say(f"\ncompared {_ENGINE}/ with the wheel, byte for byte: {len(changed)} files differ")
     for path in changed:
         console.say(f"  {path}")
@@ -90,17 +97,25 @@ def _show(root: Path, pristine: Path) -> int:
 
 
 def _run(words: list[str]) -> int:
+    """Run a command with nothing taken from the environment's ``SM_PATCH_…``, but for the cache."""
     sys.stdout.flush()
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if name in _STAND_INS}
     try:
         main(words, prog_name="sm-patch", standalone_mode=False)
     except SystemExit as stopped:
         return stopped.code if isinstance(stopped.code, int) else 1
+    finally:
+        os.environ.update(kept)
     return 0
 
 
-def _different(root: Path, pristine: Path) -> list[str]:
-    """Files of the engine that are not byte for byte those of the wheel, or on one side only."""
-    sides = [{p.relative_to(side) for p in (side / _ENGINE).rglob("*") if p.is_file()} for side in (root, pristine)]
-    both = sides[0] & sides[1]
-    differ = [p for p in both if (root / p).read_bytes() != (pristine / p).read_bytes()]
-    return sorted(str(p) for p in (*differ, *(sides[0] ^ sides[1])))
+_STAND_INS = ("SM_PATCH_SM", "SM_PATCH_PYTHON", "SM_PATCH_VENV", "SM_PATCH_ROOT")
+
+
+def _different(root: Path, wheel: Path) -> list[str]:
+    """Files of the engine that are not byte for byte those in the wheel, or on one side only."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith(f"{_ENGINE}/") and not name.endswith("/")}
+        there = {p.relative_to(root).as_posix() for p in (root / _ENGINE).rglob("*") if p.is_file()}
+        differ = [name for name in packed & there if (root / name).read_bytes() != archive.read(name)]
+    return sorted((*differ, *(packed ^ there)))

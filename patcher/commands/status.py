@@ -29,7 +29,8 @@ def status(options: Options, check: bool, everything: bool) -> int:
     assumptions = options.assumptions()
     documents = []
     for engine, root in places:
-        key = json.dumps([str(root), engine.name, [str(p) for p in environment.paths], target.sms, assumptions])
+        seen = [str(p) for p in (environment.interpreter, *environment.paths)]
+        key = json.dumps([str(root), engine.name, seen, target.sms, assumptions])
 
         def look(engine: Engine = engine, root: Path = root) -> tuple[dict[str, Any], list[str]]:
             return _look(environment, engine, root, target, assumptions)
@@ -60,11 +61,13 @@ def _look(
     related = {name: workplace.facts.version(name) for name in engine.related}
     reports = [report for sm in target.sms for report in workplace.reports(sm)]
     drifted = (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)
+    unfounded = [report.gate.id for report in reports if workplace.unfounded(report)]
     document = {
         "installation": console.installation_data(workplace.installation, related),
         "interrupted": workplace.store.interrupted(),
         "pending": sorted({report.gate.id for report in default_gates(reports)}),
-        "drifted": sorted({report.gate.id for report in reports if report.state in drifted}),
+        "drifted": sorted({report.gate.id for report in reports if report.state in drifted} | set(unfounded)),
+        "unfounded": sorted(set(unfounded)),
         "gates": [console.report_data(report) for report in reports],
     }
     return document, workplace.depends()
