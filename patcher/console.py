@@ -187,7 +187,7 @@ def show_applied(outcome: Outcome) -> None:
         )
     for report in _by_gate(outcome.already):
         say(f"{report.gate.id}: nothing to do ({report.state.value}: {report.reason})")
-    for report in _by_gate(outcome.skipped):
+    for report in _by_gate(r for r in outcome.skipped if not _out_of_the_question(r)):
         say(f"{report.gate.id}: left alone ({report.state.value}: {report.reason})")
     if outcome.written:
         files = ", ".join(change.path for change in outcome.written)
@@ -196,6 +196,12 @@ def show_applied(outcome: Outcome) -> None:
             say("engines that are running keep the old code until they are restarted")
     else:
         say("nothing was changed" if not outcome.dry_run else "nothing would change")
+
+
+def _out_of_the_question(report: GateReport) -> bool:
+    """Whether nobody expects apply to do it: the release has no such gate, or it is never opened."""
+    state, level = report.state.value, report.gate.level.value
+    return state == "absent" or (state == "refused" and level == "refused")
 
 
 def _by_gate(reports: Iterable[GateReport]) -> list[GateReport]:

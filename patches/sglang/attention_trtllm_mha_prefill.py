@@ -42,7 +42,7 @@ class AttentionTrtllmMhaPrefill(Gate):
     Until 0.5.18 prefill on this backend means FlashInfer's trtllm-gen context kernel, whose machine code exists
     for SM10x only: letting SM12x through ends in ``TllmGenFmhaRunner: Unsupported architecture``. From 0.5.19
     SGLang sends SM90 and SM12x to FlashInfer's fmha_v2 kernel instead and admits both, in code that earlier
-    releases do not have, so there the gate is refused. Upstream: https://github.com/sgl-project/sglang/pull/23112
+    releases do not have, so there the gate is refused.
     """
 
     id = "attention-trtllm-mha-prefill"
@@ -74,6 +74,11 @@ class AttentionTrtllmMhaPrefill(Gate):
             "Qwen3.5-27B on an RTX PRO 6000, FlashInfer 0.6.14, bf16 KV cache",
         ),
         Evidence("https://github.com/sgl-project/sglang/issues/9140", "SM120 owners ask for a way past the check"),
+        Evidence(
+            "https://github.com/sgl-project/sglang/blob/v0.5.19/python/sglang/srt/layers/attention/"
+            "trtllm_mha_backend.py",
+            "the release that sends SM90 and SM12x to fmha_v2 (use_fmha_v2)",
+        ),
         NO_CUBINS,
     )
     risk = "Prefill dies in FlashInfer with 'TllmGenFmhaRunner: Unsupported architecture'."

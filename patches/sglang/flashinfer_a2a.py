@@ -1,6 +1,6 @@
 """FlashInfer's all-to-all for decode context parallelism."""
 
-from patcher.gate import Action, Evidence, Example, Gate, Level, ListedMajor
+from patcher.gate import Action, Evidence, Example, Gate, Level, Package
 from patcher.located import LocatedSite
 from patches.sglang import SM12X
 from patches.sglang import _miniature as mini
@@ -38,9 +38,10 @@ _OPENED = _common("not get_platform().is_sm100 and not get_platform().is_sm120")
 class FlashinferA2a(Gate):
     """``fi_a2a``, FlashInfer's all-to-all over MNNVL memory for decode context parallelism, for SM100 only.
 
-    FlashInfer builds the kernel for major 12 as well, but its workspace is memory that every GPU of the group maps
-    (MNNVL, or one node with peer access), which PCIe boxes may not give. Opening it also makes it the default of
-    --dcp-comm-backend. Nobody has published a run on SM12x: experimental. The default there, a2a, works.
+    FlashInfer builds a portable form of the kernel for major 12 as well, but its workspace is memory that every GPU
+    of the group maps (MNNVL, or one node with peer access), which PCIe boxes may not give. Opening it also makes it
+    the default of --dcp-comm-backend. Nobody has published a run on SM12x: experimental. The default there, a2a,
+    works.
     """
 
     id = "flashinfer-a2a"
@@ -51,13 +52,11 @@ class FlashinferA2a(Gate):
     level = Level.EXPERIMENTAL
     targets = SM12X
     requires = (
-        ListedMajor(
+        Package(
             "flashinfer-python",
-            path="flashinfer/jit/comm.py",
-            within="gen_dcp_lse_reduce_module",
-            keyword="supported_major_versions",
-            since=">=0.7.1",
-            because="FlashInfer builds its kernels for decode context parallelism for the majors that it lists",
+            ">=0.6.17",
+            because="its all-to-all for decode context parallelism lists major 12 (gen_dcp_alltoall in jit/comm.py)",
+            link="https://github.com/flashinfer-ai/flashinfer/blob/v0.6.17/flashinfer/jit/comm.py",
         ),
     )
     sites = (LocatedSite(">=0.5.20", _COMMON, "is_fi_a2a_supported", refuses=True),)
