@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from patcher.condition import Truth, reduce, truth
 from patcher.predicate import World
-from patcher.sites import ConditionSite, Place, View, mentioned
+from patcher.sites import ConditionSite, Place, View, assigned, conditions, mentioned
 from patcher.source import Definition
 
 
@@ -32,10 +32,21 @@ class LocatedSite(ConditionSite):
     given: tuple[tuple[str, str], ...] = ()
     kind: ClassVar[str] = "located"
 
-    def _gates(self, condition: ast.expr, view: View, definition: Definition | None) -> bool:
-        if not super()._gates(self._filled(condition), view, definition):
+    def find(self, view: View) -> list[Place]:
+        definition = self.definition(view)
+        places = [
+            self._place(condition, view, definition)
+            for owner, condition, around in _placed(definition if definition is not None else view.source.tree)
+            if self._stands_here(owner, condition, around) and self._gates(self._filled(condition), view, definition)
+        ]
+        return self.exactly_one(places, view, self._what())
+
+    def _stands_here(self, owner: ast.AST, condition: ast.expr, around: list[ast.expr]) -> bool:
+        """Whether the place is right: asked first, for it costs nothing, where the truth may read other modules."""
+        if not set(self.mentions) <= mentioned(condition):
             return False
-        owner, around = _surroundings(definition if definition is not None else view.source.tree, condition)
+        if self.decides and not (isinstance(owner, ast.If) and assigned(owner.body) == set(self.decides)):
+            return False
         if not set(self.under) <= set().union(*(mentioned(test) for test in around)):
             return False
         return set(self.leads_to) <= set().union(*(mentioned(node) for node in _decided(owner, condition)))
@@ -67,21 +78,19 @@ class _Fill(ast.NodeTransformer):
         return self.values.get(node.id, node)
 
 
-def _surroundings(root: ast.AST, condition: ast.expr) -> tuple[ast.AST, list[ast.expr]]:
-    """The node that a condition belongs to, and the tests of the ``if`` bodies that it stands in."""
-
-    def search(node: ast.AST, tests: list[ast.expr]) -> tuple[ast.AST, list[ast.expr]] | None:
+def _placed(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]]]:
+    """Every condition below ``root`` with the node it belongs to and the tests of the ``if`` bodies it stands in."""
+    owners = {id(condition): owner for owner, condition in conditions(root)}
+    waiting: list[tuple[ast.AST, list[ast.expr]]] = [(root, [])]
+    while waiting:
+        node, tests = waiting.pop()
         for field, value in ast.iter_fields(node):
             inner = [*tests, node.test] if isinstance(node, ast.If) and field == "body" else tests
             for child in value if isinstance(value, list) else [value]:
-                if child is condition:
-                    return node, tests
-                found = search(child, inner) if isinstance(child, ast.AST) else None
-                if found is not None:
-                    return found
-        return None
-
-    return search(root, []) or (condition, [])
+                if isinstance(child, ast.expr) and id(child) in owners:
+                    yield owners[id(child)], child, tests
+                if isinstance(child, ast.AST):
+                    waiting.append((child, inner))
 
 
 def _decided(owner: ast.AST, condition: ast.expr) -> Iterator[ast.AST]:
@@ -108,8 +117,7 @@ class AcceptsSite(LocatedSite):
     def _place(self, condition: ast.expr, view: View, definition: Definition | None) -> Place:
         place = super()._place(condition, view, definition)
         root = definition if definition is not None else view.source.tree
-        owner, _ = _surroundings(root, condition)
-        body = owner.body if isinstance(owner, ast.If) else []
+        body = next((n.body for n in ast.walk(root) if isinstance(n, ast.If) and n.test is condition), [])
 
         def admits(world: World) -> Truth:
             skips = place.admits(world)
