@@ -90,7 +90,8 @@ def _assumed(facts: Facts, distribution: str, since: str) -> bool | None:
 class ShutOutBy:
     """A line of another package's source that shuts the SM out, for gates that must not be opened.
 
-    ``lines``: path and pattern of where it was found over the releases; the first that is there is reported.
+    ``lines``: path and pattern of where it was found over the releases; of the first that is there, the line in which
+    the match ends is reported.
     """
 
     distribution: str
@@ -106,7 +107,7 @@ class ShutOutBy:
             source = tree.get(path) if tree else None
             found = re.search(pattern.encode(), source.data) if source else None
             if source is not None and found is not None:
-                line = source.data.count(b"\n", 0, found.start()) + 1
+                line = source.data.count(b"\n", 0, found.end()) + 1
                 text = " ".join(source.line(line).decode("utf-8", "replace").split())
                 return Finding(False, wanted, text, f"{path}:{line}", needs, self.because, self.link)
         version = facts.version(self.distribution)

@@ -86,3 +86,10 @@ def test_shut_out_by_names_the_line_and_is_never_met(folder_of: Folder) -> None:
     assert both.where == "fi/new.cu:3"
     nowhere = _SHUT.check(Beside(folder_of({"fi/x.py": ""})), SM120)
     assert not _SHUT.check(Beside(), SM120).met and nowhere.met is False
+
+
+def test_a_match_over_lines_reports_the_line_it_ends_in(folder_of: Folder) -> None:
+    text = "def other(majors=[9]): ...\n\n\ndef kernel():\n    return build(\n        majors=[10, 11],\n    )\n"
+    shut = ShutOutBy("fi", (("fi/jit.py", r"(?s)def kernel\(.*?majors="),), because="built for these only")
+    finding = shut.check(Beside(folder_of({"fi/jit.py": text})), SM120)
+    assert (finding.where, finding.found) == ("fi/jit.py:6", "majors=[10, 11],")

@@ -1,12 +1,11 @@
 """What several gates share: FlashInfer's trtllm-gen attention has machine code for SM10x only."""
 
 from patcher.gate import Evidence
-from patcher.statements import Stated
+from patcher.requirements import ShutOutBy
 
-RUNNER = Stated(
+RUNNER = ShutOutBy(
     "flashinfer-python",
-    "flashinfer/data/include/flashinfer/trtllm/fmha/fmhaRunner.cuh",
-    text="kSM_100",
+    lines=(("flashinfer/data/include/flashinfer/trtllm/fmha/fmhaRunner.cuh", r"kSM_100"),),
     because="trtllm-gen attention ships as machine code for SM10x; there is no source to build for SM12x",
     link="https://github.com/flashinfer-ai/flashinfer/issues/3170",
 )

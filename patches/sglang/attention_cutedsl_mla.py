@@ -47,4 +47,4 @@ class AttentionCutedslMla(Gate):
             "what SM12x can use for MLA instead: triton, or trtllm_mla for decode alone",
         ),
     )
-    risk = "the kernel needs tcgen05, which SM12x has not, and its prefill is trtllm-gen"
+    risk = "The kernel needs tcgen05, which SM12x has not, and its prefill is trtllm-gen."

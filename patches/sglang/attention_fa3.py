@@ -3,7 +3,7 @@
 from patcher.arch import SM
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
-from patcher.statements import Stated
+from patcher.requirements import ShutOutBy
 from patches.sglang import SM12X
 
 _RUNNER = "srt/model_executor/model_runner.py"
@@ -60,11 +60,12 @@ class AttentionFa3(Gate):
         ),
     )
     requires = (
-        Stated(
+        ShutOutBy(
             "sglang-kernel",
-            "sgl_kernel/flash_attn.py",
-            text="get_device_capability",
-            after="def is_fa3_supported",
+            lines=(
+                ("sgl_kernel/flash_attn.py", r"(?s)def is_fa3_supported.*?get_device_capability"),
+                ("sglang/kernels/ops/attention/flash_attention_v3.py", r"build fa3 on"),
+            ),
             because="the kernel library holds FlashAttention 3 for SM80, SM86 and SM90 only, without PTX",
         ),
     )
@@ -74,4 +75,4 @@ class AttentionFa3(Gate):
             "what FA3 does on an RTX 5090: no kernel image is available for execution on the device",
         ),
     )
-    risk = "the kernel library has no FA3 machine code for SM12x: 'no kernel image is available' at the first request"
+    risk = "The kernel library has no FA3 machine code for SM12x: 'no kernel image is available' at the first request."

@@ -2,7 +2,7 @@
 
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
-from patcher.statements import Stated
+from patcher.requirements import ShutOutBy
 from patches.sglang import SM12X
 
 _LEADS = ("fmha_backend", "cutlass")
@@ -38,11 +38,14 @@ class AttentionFmhaCutlass(Gate):
         ),
     )
     requires = (
-        Stated(
+        ShutOutBy(
             "flashinfer-python",
-            "flashinfer/jit/attention/modules.py",
-            text="supported_major_versions=",
-            after="def gen_fmha_cutlass_sm100a_module(",
+            lines=(
+                (
+                    "flashinfer/jit/attention/modules.py",
+                    r"(?s)def gen_fmha_cutlass_sm100a_module\(.*?supported_major_versions=",
+                ),
+            ),
             because="FlashInfer builds this kernel for the majors that it lists, with tcgen05 instructions",
             link="https://github.com/flashinfer-ai/flashinfer/pull/1039",
         ),
@@ -54,4 +57,4 @@ class AttentionFmhaCutlass(Gate):
             "which attention kernels there are for SM12x, and that it goes to the generic fa2",
         ),
     )
-    risk = "SM12x has no tcgen05: the kernel does not build for it, and the server dies at the first prefill"
+    risk = "SM12x has no tcgen05: the kernel does not build for it, and the server dies at the first prefill."

@@ -53,4 +53,4 @@ class AttentionMlaDefault(Gate):
         ),
         Evidence("https://github.com/sgl-project/sglang/pull/18758", "proposed flashinfer here for SM12x; closed"),
     )
-    risk = "garbage was reported from an MLA model with the flashinfer backend on SM120; triton works"
+    risk = "Garbage was reported from an MLA model with the flashinfer backend on SM120; triton works."

@@ -37,4 +37,4 @@ class AttentionTrtllmMhaContextParallel(Gate):
             "what SM12x gets for this prefill instead: fmha_v2",
         ),
     )
-    risk = "the kernel behind it on SM12x (fmha_v2) has no masks for context-parallel shards: wrong answers"
+    risk = "The kernel behind it on SM12x (fmha_v2) has no masks for context-parallel shards: wrong answers."

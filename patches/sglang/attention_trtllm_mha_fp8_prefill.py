@@ -3,6 +3,7 @@
 from patcher.arch import SM, SM120
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
+from patcher.requirements import ShutOutBy
 from patches.sglang import SM12X
 
 
@@ -31,10 +32,17 @@ class AttentionTrtllmMhaFp8Prefill(Gate):
             outsider=SM120,
         ),
     )
+    requires = (
+        ShutOutBy(
+            "sglang",
+            lines=(("sglang/srt/arg_groups/attention_hook.py", r"FMHAv2 prefill on SM120 does not support"),),
+            because="upstream says what its SM12x kernel cannot do",
+        ),
+    )
     evidence = (
         Evidence(
             "https://github.com/sgl-project/sglang/pull/31959",
             "trtllm_mha prefill through fmha_v2 on SM120, validated with a bf16 KV cache",
         ),
     )
-    risk = "the kernel behind it on SM12x (fmha_v2) takes no fp8_e4m3 KV cache and no skip-softmax"
+    risk = "The kernel behind it on SM12x (fmha_v2) takes no fp8_e4m3 KV cache and no skip-softmax."

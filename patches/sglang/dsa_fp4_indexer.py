@@ -2,7 +2,6 @@
 
 from patcher.gate import Action, Evidence, Example, Gate, Level, Package
 from patcher.located import LocatedSite
-from patcher.statements import Stated
 from patches.sglang import SM12X
 from patches.sglang import _miniature as mini
 
@@ -53,15 +52,8 @@ class DsaFp4Indexer(Gate):
         Package(
             "sgl-deep-gemm",
             ">=0.1.5.post1",
-            because="earlier ones have no SM12x kernel for the fp4 indexer",
+            because="earlier ones have no SM12x kernel for the fp4 indexer (impls/sm120_fp4_paged_mqa_logits.cuh)",
             link="https://github.com/sgl-project/sglang/issues/23657",
-        ),
-        Stated(
-            "sgl-deep-gemm",
-            "deep_gemm/include/deep_gemm/impls/sm120_fp4_paged_mqa_logits.cuh",
-            text="namespace deep_gemm",
-            because="the kernel is compiled at run time from this file",
-            admits=SM12X,
         ),
     )
     sites = (

@@ -56,4 +56,4 @@ class DsaMhaOneShot(Gate):
         ),
         NO_CUBINS,
     )
-    risk = "the kernel is trtllm-gen and dies with 'Unsupported architecture' on SM12x"
+    risk = "The kernel is trtllm-gen and dies with 'Unsupported architecture' on SM12x."

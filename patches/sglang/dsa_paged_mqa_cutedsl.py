@@ -2,6 +2,7 @@
 
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
+from patcher.requirements import ShutOutBy
 from patches.sglang import SM12X
 
 _BACKEND = "srt/layers/attention/dsa/paged_mqa_logits_backend.py"
@@ -28,10 +29,20 @@ class DsaPagedMqaCutedsl(Gate):
         LocatedSite(">=0.5.15,<0.5.17", f"jit_kernel/{_KERNEL}", _CALL, refuses=True),
         LocatedSite(">=0.5.17", f"kernels/ops/attention/{_KERNEL}", _CALL, refuses=True),
     )
+    requires = (
+        ShutOutBy(
+            "sglang",
+            lines=(
+                (f"sglang/kernels/ops/attention/{_KERNEL}", r"only supports SM 100"),
+                (f"sglang/jit_kernel/{_KERNEL}", r"only supports SM 100"),
+            ),
+            because="the kernel itself names the family that it is for",
+        ),
+    )
     evidence = (
         Evidence(
             "https://github.com/flashinfer-ai/flashinfer/issues/3170",
             "why SM100 kernels do not carry over: other tensor cores, a rewrite for SM12x",
         ),
     )
-    risk = "the kernel needs tcgen05, which SM12x has not, and raises by itself as well"
+    risk = "The kernel needs tcgen05, which SM12x has not, and raises by itself as well."

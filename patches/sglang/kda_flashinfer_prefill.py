@@ -2,6 +2,7 @@
 
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
+from patcher.requirements import ShutOutBy
 from patches.sglang import SM12X
 
 
@@ -26,10 +27,17 @@ class KdaFlashinferPrefill(Gate):
             refuses=True,
         ),
     )
+    requires = (
+        ShutOutBy(
+            "sglang",
+            lines=(("sglang/srt/layers/attention/linear/kernels/kda_flashinfer_prefill.py", r"KDA prefill requires"),),
+            because="upstream names the capabilities that the kernel is built for",
+        ),
+    )
     evidence = (
         Evidence(
             "https://github.com/flashinfer-ai/flashinfer/issues/3170",
             "why SM100 kernels do not carry over: other tensor cores, a rewrite for SM12x",
         ),
     )
-    risk = "the kernel is written for tcgen05, which SM12x has not; the triton kernel is used instead"
+    risk = "The kernel is written for tcgen05, which SM12x has not; the triton kernel is used instead."

@@ -37,4 +37,4 @@ class KvCacheNvfp4Prefill(Gate):
         ),
         NO_CUBINS,
     )
-    risk = "the kernel is trtllm-gen, which has no machine code for SM12x"
+    risk = "The kernel is trtllm-gen, which has no machine code for SM12x."

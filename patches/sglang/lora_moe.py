@@ -2,7 +2,7 @@
 
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
-from patcher.statements import Stated
+from patcher.requirements import ShutOutBy
 from patches.sglang import SM12X
 
 
@@ -22,10 +22,9 @@ class LoraMoe(Gate):
     targets = SM12X
     sites = (LocatedSite(">=0.5.23", "srt/lora/moe/runner.py", "MoeLoraRunner._admit", refuses=True),)
     requires = (
-        Stated(
+        ShutOutBy(
             "sglang",
-            "sglang/srt/lora/moe/runner.py",
-            text="tcgen05",
+            lines=(("sglang/srt/lora/moe/runner.py", r"major not in \(9, 10\)"),),
             because="upstream names the kernels and the SMs that have them",
         ),
     )
@@ -35,4 +34,4 @@ class LoraMoe(Gate):
             "the check and its reason: WGMMA and tcgen05 kernels only, SM120 named as not included",
         ),
     )
-    risk = "its base GEMMs are WGMMA (SM90) and tcgen05 (SM100) kernels, and SM12x has neither"
+    risk = "Its base GEMMs are WGMMA (SM90) and tcgen05 (SM100) kernels, and SM12x has neither."

@@ -2,6 +2,7 @@
 
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
+from patcher.requirements import ShutOutBy
 from patches.sglang import SM12X
 
 _ASKED = ("mamba_backend", "triton")
@@ -28,10 +29,17 @@ class MambaStochasticRounding(Gate):
         ),
         LocatedSite(">=0.5.19", "srt/arg_groups/mamba_hook.py", "handle_mamba_backend", mentions=_ASKED, refuses=True),
     )
+    requires = (
+        ShutOutBy(
+            "sglang",
+            lines=(("sglang/srt/arg_groups/mamba_hook.py", r"cvt\.rs"),),
+            because="upstream names the instruction that the kernel needs",
+        ),
+    )
     evidence = (
         Evidence(
             "https://docs.nvidia.com/cuda/parallel-thread-execution/index.html",
             "cvt with .rs: supported on the SM100 family's targets, SM12x not among them",
         ),
     )
-    risk = "the kernel's cvt.rs instruction does not exist on SM12x: it does not compile"
+    risk = "The kernel's cvt.rs instruction does not exist on SM12x: it does not compile."

@@ -3,7 +3,7 @@
 from patcher.arch import SM121
 from patcher.gate import Action, Evidence, Gate, Level
 from patcher.located import LocatedSite
-from patcher.statements import Stated
+from patcher.requirements import ShutOutBy
 
 _BACKEND = "srt/layers/attention/qwen_sparse_attn_backend.py"
 
@@ -25,10 +25,9 @@ class QsaTrtllmDecode(Gate):
     targets = frozenset({SM121})
     sites = (LocatedSite(">=0.5.20", _BACKEND, "_resolve_trtllm_sparse_decode", refuses=True),)
     requires = (
-        Stated(
+        ShutOutBy(
             "sglang",
-            f"sglang/{_BACKEND}",
-            text="silently corrupts",
+            lines=((f"sglang/{_BACKEND}", r"silently corrupts"),),
             because="upstream says what happens on SM121",
         ),
     )
@@ -39,4 +38,4 @@ class QsaTrtllmDecode(Gate):
         ),
         Evidence("https://github.com/sgl-project/sglang/pull/36556", "the same for SM120 and SM121, by another author"),
     )
-    risk = "on SM121 long-context decode is silently corrupted; upstream has a kernel of its own there"
+    risk = "On SM121 long-context decode is silently corrupted; upstream has a kernel of its own there."
