@@ -170,6 +170,9 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+_FEW = 3
+
+
 def show_applied(outcome: Outcome) -> None:
     """What apply did or would do, as prose."""
     would = "would " if outcome.dry_run else ""
@@ -185,10 +188,15 @@ def show_applied(outcome: Outcome) -> None:
             f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, "
             f"proven ({', '.join(step.checks)})"
         )
-    for report in _by_gate(outcome.already):
+    already = _by_gate(outcome.already)
+    if len(already) > _FEW:
+        say(f"nothing to do for {', '.join(report.gate.id for report in already)}")
+    for report in already if len(already) <= _FEW else ():
         say(f"{report.gate.id}: nothing to do ({report.state.value}: {report.reason})")
     for report in _by_gate(r for r in outcome.skipped if not _out_of_the_question(r)):
-        say(f"{report.gate.id}: left alone ({report.state.value}: {report.reason})")
+        experimental = report.direction is not None and report.gate.level.value == "experimental"
+        reason = f"experimental, only with --gate {report.gate.id}" if experimental else report.reason
+        say(f"{report.gate.id}: left alone ({report.state.value}: {reason})")
     if outcome.written:
         files = ", ".join(change.path for change in outcome.written)
         say(f"{'would write' if outcome.dry_run else 'wrote'} {len(outcome.written)} files: {files}")
