@@ -244,7 +244,8 @@ def test_an_assumed_part_that_is_not_there_is_unrecognised(folder_of: Folder) ->
 
 def test_an_assumed_part_that_another_recipe_shut_does_not_hide_the_site(folder_of: Folder) -> None:
     """Two gates in series: the second is found and closed although the first already keeps the targets out."""
-    text = f"{_IMPORT}ON = get_device_sm() >= 90 and not is_sm120_supported()\nFAST = ON and get_device_sm() >= 100\n"
+    lines = 'ON = os.environ.get("ON") == "1" and not is_sm120_supported()\nFAST = ON and get_device_sm() >= 100\n'
+    text = f"import os\n\n{_IMPORT}{lines}"
     gate = gate_of(ConditionSite("", FILE, "", mentions=("ON",), assuming="ON"), action=Action.CLOSE)
     inspector = inspect(folder_of({**mini.UTILS, IN_TREE: text}))
     assert inspector.report(gate, SM121).direction is Direction.CLOSE
