@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,42 @@ def test_a_gate_that_closes_where_a_requirement_is_unmet(folder_of: Folder) -> N
     early, late = inspect(root, "0.5.14").report(gate, SM120), inspect(root, "0.5.15").report(gate, SM120)
     assert (early.state, early.direction) == (State.TOO_OPEN, Direction.CLOSE)
     assert (late.state, late.direction) == (State.OPEN, None)
+
+
+# -- what is assumed -----------------------------------------------------------------------------------------------
+
+
+def _auto(test: str) -> str:
+    return f'{_IMPORT}def pick(backend):\n    if {test}:\n        backend = "triton"\n    return backend\n'
+
+
+def test_an_assumed_part_decides_who_is_let_through(folder_of: Folder) -> None:
+    text = _auto('backend == "auto" and is_sm120_supported()')
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: text}))
+    site = ConditionSite("", FILE, "pick", mentions=("auto",), refuses=True, outsider=SM120)
+    loose = inspector.find(site).place
+    strict = inspector.find(replace(site, assuming="backend == 'auto'")).place
+    assert loose is not None and strict is not None
+    for world in ALL_WORLDS:
+        refused = world.sm in SM12X
+        assert loose.admits(world) is (Truth.DEPENDS if refused else Truth.ALWAYS)
+        assert strict.admits(world) is (Truth.NEVER if refused else Truth.ALWAYS)
+
+
+def test_an_assumed_part_that_is_not_there_is_unrecognised(folder_of: Folder) -> None:
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: _auto("backend and is_sm120_supported()")}))
+    site = ConditionSite("", FILE, "pick", refuses=True, outsider=SM120, assuming="backend == 'auto'")
+    report = inspector.find(site)
+    assert report.place is None and report.error is not None
+    assert "is not part of the condition" in report.error.what
+
+
+def test_an_assumed_part_that_another_recipe_shut_does_not_hide_the_site(folder_of: Folder) -> None:
+    """Two gates in series: the second is found and closed although the first already keeps the targets out."""
+    lines = 'ON = os.environ.get("ON") == "1" and not is_sm120_supported()\nFAST = ON and get_device_sm() >= 100\n'
+    text = f"import os\n\n{_IMPORT}{lines}"
+    gate = gate_of(ConditionSite("", FILE, "", mentions=("ON",), assuming="ON"), action=Action.CLOSE)
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: text}))
+    assert inspector.report(gate, SM121).direction is Direction.CLOSE
+    changed = applied(inspector, [gate])[IN_TREE]
+    assert "FAST = ON and (get_device_sm() >= 100 and not is_sm120_supported())" in changed

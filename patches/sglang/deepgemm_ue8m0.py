@@ -47,9 +47,9 @@ class DeepgemmUe8m0(Gate):
     needs_because = "its DeepGEMM paths have no code for this SM"
     upstream_since = {SM120: "0.5.20", SM121: "0.5.21"}
     sites = (
-        ConditionSite(">=0.5.3,<0.5.4", _OLD, "", mentions=(_ENABLE,)),
-        ConditionSite(">=0.5.4,<0.5.20", _NEW, "", mentions=(_ENABLE,)),
-        ConditionSite(">=0.5.20", _NEW, "", mentions=(_ENABLE, "get_device_sm")),
+        ConditionSite(">=0.5.3,<0.5.4", _OLD, "", mentions=(_ENABLE,), assuming=_ENABLE),
+        ConditionSite(">=0.5.4,<0.5.20", _NEW, "", mentions=(_ENABLE,), assuming=_ENABLE),
+        ConditionSite(">=0.5.20", _NEW, "", mentions=(_ENABLE, "get_device_sm"), assuming=_ENABLE),
     )
     evidence = (
         Evidence(
