@@ -164,7 +164,7 @@ class ListedMajor:
         source = tree.get(self.path) if tree else None
         if source is None:
             return finding(False, f"{self.path} is not installed")
-        for definition in source.definitions.get(self.within, ()):
+        for definition in source.defined(self.within):
             for node in ast.walk(definition):
                 if isinstance(node, ast.keyword) and node.arg == self.keyword and isinstance(node.value, ast.List):
                     majors = [e.value for e in node.value.elts if isinstance(e, ast.Constant)]

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 from patcher.condition import Truth, reduce, truth
@@ -78,8 +79,13 @@ class _Fill(ast.NodeTransformer):
         return self.values.get(node.id, node)
 
 
-def _placed(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]]]:
+@lru_cache(maxsize=256)
+def _placed(root: ast.AST) -> tuple[tuple[ast.AST, ast.expr, list[ast.expr]], ...]:
     """Every condition below ``root`` with the node it belongs to and the tests of the ``if`` bodies it stands in."""
+    return tuple(_walk(root))
+
+
+def _walk(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr, list[ast.expr]]]:
     owners = {id(condition): owner for owner, condition in conditions(root)}
     waiting: list[tuple[ast.AST, list[ast.expr]]] = [(root, [])]
     while waiting:

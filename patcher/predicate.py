@@ -534,8 +534,10 @@ class Predicates:
         left = self._eval(node.left, scope)
         result: Any = True
         for op, comparator in zip(node.ops, node.comparators, strict=True):
+            if left is UNKNOWN:
+                return UNKNOWN  # whatever the right side is: it need not be looked up
             right = self._eval(comparator, scope)
-            if left is UNKNOWN or right is UNKNOWN or _opaque(left) or _opaque(right):
+            if right is UNKNOWN or _opaque(left) or _opaque(right):
                 return UNKNOWN
             result = _guarded(self._COMPARE[type(op)], left, right)
             if result is UNKNOWN or not result:
@@ -612,6 +614,10 @@ class Predicates:
             return UNKNOWN
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(k.arg is None for k in node.keywords):
             return UNKNOWN
+        if isinstance(function, type) or (callable(function) and function not in (getattr, hasattr)):
+            for arg in node.args:
+                if self._eval(arg, scope) is UNKNOWN:
+                    return UNKNOWN  # a builtin of something unknown: the rest need not be looked up
         args = tuple(self._eval(arg, scope) for arg in node.args)
         kwargs = {k.arg: self._eval(k.value, scope) for k in node.keywords if k.arg}
         return self._call(function, args, kwargs)

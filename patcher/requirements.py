@@ -68,7 +68,7 @@ class ListedCapability:
         source = tree.get(self.path) if tree else None
         if source is None:
             return finding(False, f"{self.path} is not installed")
-        for definition in source.definitions.get(self.function, ()):
+        for definition in source.defined(self.function):
             for node in definition.decorator_list:
                 if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(self.decorator) and node.args:
                     listed = [e.value for e in ast.walk(node.args[0]) if isinstance(e, ast.Constant)]

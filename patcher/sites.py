@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -115,7 +116,7 @@ class Site:
         """The definition the site lies in, None for the module itself. Raises Unrecognised."""
         if not self.within:
             return None
-        found = view.source.definitions.get(self.within, [])
+        found = view.source.defined(self.within)
         if len(found) != 1:
             problem = "does not exist" if not found else f"is defined {len(found)} times"
             raise Unrecognised(f"{self.within} {problem}", where=view.path, hint=_UNRECOGNISED_HINT)
@@ -282,8 +283,13 @@ class EqualsSite(ConditionSite):
         return [*splices, Splice(start, end, rewritten.encode())]
 
 
-def conditions(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
+@lru_cache(maxsize=512)
+def conditions(root: ast.AST) -> tuple[tuple[ast.AST, ast.expr], ...]:
     """Every expression below ``root`` whose truth decides something, with the node it belongs to."""
+    return tuple(_conditions(root))
+
+
+def _conditions(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
     for node in ast.walk(root):
         if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
             yield node, node.test
@@ -293,6 +299,7 @@ def conditions(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
                 yield node, value
 
 
+@lru_cache(maxsize=4096)
 def mentioned(node: ast.AST) -> set[str]:
     """The names, attributes and strings that occur below a node."""
     found: set[str] = set()

@@ -112,24 +112,30 @@ class Source:
     def line_count(self) -> int:
         return len(self.line_starts)
 
+    def defined(self, qualname: str) -> list[Definition]:
+        """The functions and classes of a qualified name (``Class.method``): several when it is defined twice."""
+        if qualname not in self._defined:
+            *outer, name = qualname.rsplit(".", 1)
+            holders = [node.body for node in self.defined(outer[0])] if outer else [self.tree.body]
+            self._defined[qualname] = [node for body in holders for node in _definitions(body) if node.name == name]
+        return self._defined[qualname]
+
     @cached_property
-    def definitions(self) -> dict[str, list[Definition]]:
-        """Functions and classes by qualified name (``Class.method``); a name defined twice has two entries."""
-        found: dict[str, list[Definition]] = {}
-        for qualname, node in _definitions(self.tree.body, ""):
-            found.setdefault(qualname, []).append(node)
-        return found
+    def _defined(self) -> dict[str, list[Definition]]:
+        return {}
 
 
-def _definitions(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Definition]]:
+def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
+    """The definitions of a body, those under its ``if``, ``try`` and the like included."""
     for node in body:
         if isinstance(node, Definition):
-            qualname = prefix + node.name
-            yield qualname, node
-            yield from _definitions(node.body, qualname + ".")
-        else:
+            yield node
+        elif not isinstance(node, _SIMPLE):
             for inner in bodies(node):
-                yield from _definitions(inner, prefix)
+                yield from _definitions(inner)
+
+
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Import, ast.ImportFrom, ast.Return, ast.Assert, ast.Raise)
 
 
 def bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:

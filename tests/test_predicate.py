@@ -131,7 +131,7 @@ def value(code: str, expression: str, world: World, function: str | None = None)
     predicates = Predicates(SourceTree(Path("/nowhere"), {"pkg/m.py": code.encode()}), "pkg")
     module = predicates.module(_MODULE)
     assert module is not None
-    node = module.source.definitions[function][0] if function else None
+    node = module.source.defined(function)[0] if function else None
     scope = Scope(module, node if isinstance(node, ast.FunctionDef) else None)
     return predicates.value(ast.parse(expression, mode="eval").body, scope, world)
 

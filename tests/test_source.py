@@ -49,8 +49,9 @@ def test_definitions_by_qualified_name() -> None:
         b"class A:\n    def f(self): ...\n    if 1:\n        def g(self): ...\n"
         b"def f(): ...\ntry:\n    def h(): ...\nexcept E:\n    def h(): ...\n"
     )
-    found = Source("x.py", text).definitions
-    assert {name: len(nodes) for name, nodes in found.items()} == {"A": 1, "A.f": 1, "A.g": 1, "f": 1, "h": 2}
+    source = Source("x.py", text)
+    wanted = {"A": 1, "A.f": 1, "A.g": 1, "f": 1, "h": 2, "g": 0, "A.h": 0, "f.x": 0}
+    assert {name: len(source.defined(name)) for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])

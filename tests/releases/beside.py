@@ -56,7 +56,7 @@ def _function(linker: Linker, module: str, name: str) -> Callable[..., Any]:
         function: Callable[..., Any] = linker.get(module, name)
         return function
     namespace = linker.namespace(module)
-    (node,) = namespace.module.source.definitions[name]
+    (node,) = namespace.module.source.defined(name)
     assert isinstance(node, ast.FunctionDef)
     alone = copy.copy(node)
     alone.decorator_list = []

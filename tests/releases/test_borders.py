@@ -48,7 +48,13 @@ BORDERS = {
     "torch-symm-mem": {"0.5.3": "too-open", "0.5.4.post3": "too-open", "0.5.13.post1": "too-open", "0.5.14": "closed"},
     "vision-attention-fa4": {"0.5.9": "absent", "0.5.10": "refused", "0.5.17": "refused", "0.5.18": "closed"},
 }
-CASES = [(gate, release, state) for gate, states in BORDERS.items() for release, state in states.items()]
+CASES: list[tuple[str, str, str]] = [
+    (gate, release, state) for gate, states in BORDERS.items() for release, state in states.items()
+]
+
+
+def _release(case: tuple[str, str, str]) -> str:
+    return case[1]
 
 
 @cache
@@ -56,7 +62,7 @@ def inspector(release: str) -> Inspector:
     return inspector_of(release)
 
 
-@pytest.mark.parametrize(("gate", "release", "state"), sorted(CASES, key=lambda case: case[1]))
+@pytest.mark.parametrize(("gate", "release", "state"), sorted(CASES, key=_release))
 def test_both_sides_of_a_border(gate: str, release: str, state: str) -> None:
     for sm in (SM120, SM121):
         report = inspector(release).report(gates("sglang")[gate], sm)
