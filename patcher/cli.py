@@ -7,10 +7,12 @@ import gc
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("change", "Apply recipes: by default the well-founded ones whose requirements are met."),
     "revert": ("change", "Take changes back, byte for byte."),
     "diff": ("change", "What is on disk against the original."),
+    "verify": ("verify", "Read everything on record again: files, backups, proofs."),
+    "gc": ("gc", "Forget lost gates and remove backups that nothing needs."),
     "explain": ("explain", "What a gate guards, for whom, on what conditions and evidence."),
     "demo": ("demo", "The whole story on a real release, in a throw-away folder."),
 }
@@ -91,16 +95,20 @@ class Options:
 
         return parse_assumptions(self.assume)
 
-    def holding(self, names: Sequence[str]) -> list[Workplace]:
-        """The workplaces that know the named gates (all, when none is named). Raises UnknownGate."""
+    def holding(self, names: Sequence[str], *, in_force: bool = False) -> list[Workplace]:
+        """The workplaces that know the named gates (all, when none is named). Raises UnknownGate.
+
+        ``in_force``: gates on record count as known also where their recipes are not here.
+        """
         from patcher import catalogue
 
         workplaces = self.workplaces()
         known: dict[str, type[Gate]] = {}
         for workplace in workplaces:
             known |= workplace.gates
-        catalogue.select(names, known)
-        return [w for w in workplaces if not names or any(name in w.gates for name in names)]
+        recorded = {name for w in workplaces if in_force for name in w.unknown}
+        catalogue.select([name for name in names if name not in recorded], known)
+        return [w for w in workplaces if not names or any(name in w.gates or name in w.unknown for name in names)]
 
     def target(self) -> Target:
         from patcher.hardware import choose_target
@@ -168,6 +176,9 @@ def shown_errors(as_json: bool) -> Iterator[None]:
             raise
         console.show_error(Defect.of(error), as_json)
         sys.exit(Defect.exit_code)
+    except KeyboardInterrupt:
+        console.say("interrupted: 'sm-patch status' says how things are now")
+        sys.exit(128 + signal.SIGINT)
 
 
 def command(function: Callable[..., int]) -> click.Command:
@@ -234,10 +245,16 @@ def main() -> None:
     """
 
 
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
 def run() -> None:
     """The console script."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no error
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # a lost connection, a container being stopped: undo, then end
+        signal.signal(ending, _end)
     gc.disable()  # a short run that builds large syntax trees and frees nothing that matters
     main(prog_name="sm-patch")

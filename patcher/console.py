@@ -41,8 +41,12 @@ def show_json(kind: str, data: Mapping[str, Any]) -> None:
 
 def show_error(error: SmPatchError, as_json: bool) -> None:
     """An error: JSON on stdout when asked for, prose on stderr always."""
+    changes = getattr(error, "changes", ())
     if as_json:
-        show_json("error", {"error": error.as_dict()})
+        diffs = {"diff": [unified_diff(change) for change in changes]} if changes else {}
+        show_json("error", {"error": {**error.as_dict(), **diffs}})
+    else:
+        show_diffs(changes)
     say(f"error[{error.id}]: {error.what}")
     for label, text in (("where", error.where), ("hint", error.hint), ("link", error.link)):
         if text:
@@ -75,8 +79,15 @@ def show_installation(document: Mapping[str, Any], target: Target) -> None:
 
 def show_advice(document: Mapping[str, Any]) -> None:
     """What to do next, as prose on stderr."""
-    if document["interrupted"]:
-        say("an earlier change was interrupted; the next apply or revert undoes it first")
+    if document["interrupted"] and document["changing"]:
+        say(f"being changed right now by {document['changing']}: what is shown may be half of it")
+    elif document["interrupted"]:
+        say("an earlier change was interrupted; the next apply, revert or gc undoes it first")
+    for name in document["unknown"]:
+        say(f"in force, but not known to this sm-patch: {name} ('sm-patch revert --gate {name}' takes it back)")
+    for path in document["unclaimed"]:
+        say(f"{path} was changed by something else after an interruption; its original is kept ('sm-patch revert')")
+    show_running(document.get("running", ()))
 
 
 def report_data(report: GateReport) -> dict[str, Any]:
@@ -167,6 +178,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "forced": [report_data(report) for report in outcome.forced],
         "reverted": list(outcome.reverted),
         "forgotten": dict(outcome.forgotten),
+        "notes": list(outcome.notes),
     }
 
 
@@ -175,6 +187,7 @@ _FEW = 3
 
 def show_applied(outcome: Outcome) -> None:
     """What apply did or would do, as prose."""
+    show_notes(outcome)
     would = "would " if outcome.dry_run else ""
     for report in outcome.forced:
         say(f"forced: {report.gate.id} although it is {report.state.value}: {report.reason}")
@@ -200,8 +213,6 @@ def show_applied(outcome: Outcome) -> None:
     if outcome.written:
         files = ", ".join(change.path for change in outcome.written)
         say(f"{'would write' if outcome.dry_run else 'wrote'} {len(outcome.written)} files: {files}")
-        if not outcome.dry_run:
-            say("engines that are running keep the old code until they are restarted")
     else:
         say("nothing was changed" if not outcome.dry_run else "nothing would change")
 
@@ -212,12 +223,27 @@ def _out_of_the_question(report: GateReport) -> bool:
     return state == "absent" or (state == "refused" and level == "refused")
 
 
+def show_running(running: Sequence[Mapping[str, Any]] | None) -> None:
+    """Processes that run the code from before a change (None: cannot be told), as prose."""
+    if running is None:
+        say("engines that are running keep the old code until they are restarted (with psutil they would be named)")
+    for process in running or ():
+        started = f"process {process['pid']} ({process['command']}), started {process['started']}"
+        say(f"{started}: it runs the code from before the change until it is restarted")
+
+
+def show_notes(outcome: Outcome) -> None:
+    for note in outcome.notes:
+        say(f"note: {note}")
+
+
 def _by_gate(reports: Iterable[GateReport]) -> list[GateReport]:
     return list({report.gate.id: report for report in reports}.values())
 
 
 def show_reverted(outcome: Outcome) -> None:
     """What revert did, as prose."""
+    show_notes(outcome)
     for path, why in outcome.forgotten.items():
         say(f"{path}: not written, it is {why}; its record was dropped")
     if not outcome.reverted:

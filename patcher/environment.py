@@ -5,6 +5,7 @@ Nothing here imports an engine. Another interpreter is asked for its search path
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib.util
 import json
@@ -64,6 +65,17 @@ class Installation:
     @property
     def state_folder(self) -> Path:
         return state_folder(self.root) / self.engine.name
+
+    def distributed(self) -> dict[str, str]:
+        """What the distribution says of the package's files: path → SHA-256 in hex. Empty where it says nothing."""
+        distribution = _distribution(self.engine, [self.root])
+        record = distribution.read_text("RECORD") if distribution is not None else None
+        found = {}
+        for path, encoded in _RECORDED.findall(record or ""):
+            if path.startswith(f"{self.engine.package}/"):
+                with contextlib.suppress(ValueError):
+                    found[path] = base64.urlsafe_b64decode(encoded + "==").hex()
+        return found
 
     @property
     def repackaged(self) -> bool:
@@ -224,6 +236,7 @@ def _lists(distribution, package: str) -> bool:  # type: ignore[no-untyped-def]
     return f"\n{package}/__init__.py," in f"\n{record}"
 
 
+_RECORDED = re.compile(r"^\"?([^,\"\n]+\.py)\"?,sha256=([\w-]{43})=*,", re.MULTILINE)
 _VERSION = re.compile(r"""^(?:__version__|version)\b[^\n'"]*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 
 

@@ -6,6 +6,12 @@ unsupported, 4 conflict or local edits, 5 recovery needed, 6 I/O or permission, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from patcher.plan import FileChange
+
 
 class SmPatchError(Exception):
     """Base of all errors that a user may see.
@@ -105,8 +111,16 @@ class RecipeError(SmPatchError):
 
 
 class LocalEdits(SmPatchError):
+    """``changes``: the edited files, as sm-patch wrote them and as they are."""
+
     id = "local-edits"
     exit_code = 4
+
+    def __init__(
+        self, what: str, *, where: str = "", hint: str = "", link: str = "", changes: Sequence[FileChange] = ()
+    ) -> None:
+        super().__init__(what, where=where, hint=hint, link=link)
+        self.changes = changes
 
 
 class ChangedMeanwhile(SmPatchError):
@@ -133,3 +147,9 @@ class StoreDamaged(RecoveryNeeded):
 class IOFailure(SmPatchError):
     id = "io"
     exit_code = 6
+
+
+class Untrusted(IOFailure):
+    """sm-patch's own folder is in hands that could make it write what it must not."""
+
+    id = "untrusted"

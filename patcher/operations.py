@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from enum import Enum
@@ -10,9 +12,10 @@ from functools import cached_property
 
 from patcher import catalogue
 from patcher.arch import SM
+from patcher.checkout import local_changes
 from patcher.condition import Truth
 from patcher.environment import Installation, Surroundings
-from patcher.errors import LocalEdits, Refused, SmPatchError, Unrecognised
+from patcher.errors import IOFailure, LocalEdits, Refused, SmPatchError, Unrecognised
 from patcher.gate import Direction, Gate, Level, State
 from patcher.plan import FileChange, GateReport, GateStep, Inspector, Plan, default_gates
 from patcher.predicate import ALL_WORLDS
@@ -25,9 +28,17 @@ class FileState(str, Enum):
 
     OURS = "as written"
     RESTORED = "original again"
-    REPLACED = "from another version"
+    REPLACED = "as another installation wrote it"
     EDITED = "edited since"
     MISSING = "missing"
+
+
+class Edited(str, Enum):
+    """What revert does with a file that was edited since: give up before anything is written, leave it, replace it."""
+
+    REFUSE = "refuse"
+    KEEP = "keep-mine"
+    RESTORE = "theirs"
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,27 @@ class Outcome:
     reverted: Sequence[str] = ()
     forgotten: Mapping[str, str] = field(default_factory=dict)
     """Recorded files that were left as they are, with the reason."""
+    notes: Sequence[str] = ()
+    """What else there is to know about this change."""
     dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What gc removed, or would: gates forgotten, backups by digest with their size in bytes, unfinished files."""
+
+    installation: Installation
+    forgotten: Sequence[str]
+    backups: Mapping[str, int]
+    unfinished: Sequence[str]
+    notes: Sequence[str] = ()
+
+
+Planned = tuple[Outcome, Manifest, dict[str, Write]]
+"""What a change would come to: for people, for the record, for the disk."""
+
+_MARK = b"# sm-patch: "
+"""How the comments begin that mark inserted lines."""
 
 
 class Workplace:
@@ -55,7 +86,7 @@ class Workplace:
         self.installation = installation
         self.assumptions = dict(assumptions or {})
         self.facts = Surroundings(installation, assumptions)
-        self.store = Store(installation.root, installation.state_folder)
+        self.store = Store(installation.root, installation.state_folder, installation.engine.package)
 
     @property
     def gates(self) -> dict[str, type[Gate]]:
@@ -64,6 +95,17 @@ class Workplace:
     @cached_property
     def manifest(self) -> Manifest:
         return self.store.manifest() or Manifest(self.installation.engine.name, self.installation.version)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Gates in force whose recipes this sm-patch does not have (an older sm-patch, a pack not opted in)."""
+        return [name for name in self.manifest.gates if name not in self.gates]
+
+    @property
+    def unclaimed(self) -> list[str]:
+        """Files on record without a gate: changed by something else after an interruption."""
+        claimed = {path for record in self.manifest.gates.values() for path in record.files}
+        return [path for path in self.manifest.files if path not in claimed]
 
     @cached_property
     def tree(self) -> SourceTree:
@@ -78,20 +120,26 @@ class Workplace:
 
     @cached_property
     def file_states(self) -> dict[str, FileState]:
-        states = {}
-        for path, record in self.manifest.files.items():
-            source = self.tree.get(path)
-            if source is None:
-                states[path] = FileState.MISSING
-            elif source.digest == record.written:
-                states[path] = FileState.OURS
-            elif source.digest == record.original:
-                states[path] = FileState.RESTORED
-            elif self.manifest.version != self.installation.version:
-                states[path] = FileState.REPLACED
-            else:
-                states[path] = FileState.EDITED
-        return states
+        return {path: self._file_state(path, record) for path, record in self.manifest.files.items()}
+
+    def _file_state(self, path: str, record: FileRecord) -> FileState:
+        source = self.tree.get(path)
+        if source is None:
+            return FileState.MISSING
+        if source.digest == record.written:
+            return FileState.OURS
+        if source.digest == record.original:
+            return FileState.RESTORED
+        if source.digest == self.distributed.get(path):
+            return FileState.REPLACED
+        if record.version != self.installation.version and _MARK not in source.data:
+            return FileState.REPLACED
+        return FileState.EDITED
+
+    @cached_property
+    def distributed(self) -> dict[str, str]:
+        """The digests that the engine's distribution says its files have; empty where it does not say."""
+        return self.installation.distributed()
 
     def _states_of(self, gate_id: str) -> dict[str, FileState]:
         return {path: self.file_states[path] for path in self.manifest.gates[gate_id].files}
@@ -99,7 +147,11 @@ class Workplace:
     def active(self, gate_id: str) -> Direction | None:
         """The direction in which a gate is in force, all its files as written; None when it is not."""
         record = self.manifest.gates.get(gate_id)
-        if record is None or any(state is not FileState.OURS for state in self._states_of(gate_id).values()):
+        if (
+            record is None
+            or gate_id not in self.gates
+            or any(state is not FileState.OURS for state in self._states_of(gate_id).values())
+        ):
             return None
         return Direction(record.direction)
 
@@ -109,7 +161,7 @@ class Workplace:
         """The gate's state for ``sm``, what is recorded about it included."""
         report = self.inspector.report(gate, sm, self.active(gate.id))
         if gate.id not in self.manifest.gates:
-            return report
+            return self._unrecorded(report)
         states = self._states_of(gate.id)
         if FileState.EDITED in states.values():
             path = next(p for p, s in states.items() if s is FileState.EDITED)
@@ -117,7 +169,7 @@ class Workplace:
             return replace(report, state=State.MODIFIED, reason=reason, direction=None)
         gone = [p for p, s in states.items() if s is not FileState.OURS]
         if gone and report.state is not State.OPEN:
-            was, now = self.manifest.version, self.installation.version
+            was, now = self.manifest.files[gone[0]].version, self.installation.version
             how = f"{was} was replaced by {now}" if was != now else "its files were put back (reinstalled?)"
             reason = f"no longer in force: {how}; {report.reason}"
             return replace(report, state=State.LOST, reason=reason)
@@ -130,6 +182,22 @@ class Workplace:
             return False
         return Direction(record.direction).admits and not report.met
 
+    def _unrecorded(self, report: GateReport) -> GateReport:
+        """A report that does not take local edits, or sm-patch's own without their record, for upstream's."""
+        if report.state not in (State.OPEN, State.CLOSED) or report.sm not in report.gate.targets:
+            return report
+        mark = re.compile(re.escape(_MARK + report.gate.id.encode()) + rb"[ \t]*(?:[\r\n]|$)")
+        for path in self.paths(report.gate):
+            source = self.tree.get(path)
+            if source is None:
+                continue
+            if mark.search(source.data):
+                reason = f"{path} holds an edit of sm-patch, but {self.installation.state_folder} has no record of it"
+                return replace(report, state=State.MODIFIED, reason=f"{reason} (copied without it?)", direction=None)
+            if report.state is State.OPEN and self.distributed.get(path, source.digest) != source.digest:
+                return replace(report, reason=f"let in by {path}, which is not as the distribution has it")
+        return report
+
     def reports(self, sm: SM) -> list[GateReport]:
         return [self.report(gate, sm) for gate in self.gates.values()]
 
@@ -138,38 +206,110 @@ class Workplace:
         root, state = self.installation.root, self.installation.state_folder
         versions = [f"{self.installation.engine.package}/{name}" for name in self.installation.engine.version_files]
         paths = [str(root / path) for path in (*self.tree.seen, *versions)]
-        return [*paths, *self.facts.depends(), str(state / "manifest.json"), str(state / "journal.json")]
+        return [*paths, *self.facts.depends(), str(state), str(state / "manifest.json"), str(state / "journal.json")]
 
     # -- apply and revert --------------------------------------------------------------------------------------
 
     def apply(self, sms: Sequence[SM], named: Sequence[str] = (), forced: Sequence[str] = ()) -> Outcome:
         """Bring gates in force: the named ones, else the default set. Raises what stands in the way of a named one."""
-        with self.store.locked():
-            fresh = Workplace(self.installation, self.assumptions)
-            outcome, manifest, writes = fresh.planned(sms, named, forced)
-            if writes or manifest != fresh.manifest:
-                fresh.store.commit(writes, manifest)
-                _verify(fresh, outcome.written)
-            return outcome
+        return self._change(lambda workplace: workplace.planned(sms, named, forced))
+
+    def _change(self, planned: Callable[[Workplace], Planned]) -> Outcome:
+        """Plan without the lock, so that a refusal writes nothing at all; plan anew when somebody was faster."""
+        notes: list[str] = []
+        workplace = self
+        if self.store.interrupted():
+            with self.store.locked():
+                notes += self.store.notes
+            workplace = Workplace(self.installation, self.assumptions)
+        outcome, manifest, writes = planned(workplace)
+        if writes or workplace.manifest.differs(manifest):
+            store = workplace.store
+            store.check(writes)
+            with store.locked():
+                if (store.manifest() or Manifest(manifest.engine, manifest.version)) != workplace.manifest:
+                    workplace = Workplace(self.installation, self.assumptions)
+                    outcome, manifest, writes = planned(workplace)
+                if writes or workplace.manifest.differs(manifest):
+                    store.commit(writes, manifest)
+            notes += store.notes
+        return replace(outcome, notes=[*notes, *outcome.notes])
 
     def dry_run(self, sms: Sequence[SM], named: Sequence[str] = (), forced: Sequence[str] = ()) -> Outcome:
         """What apply would do. Takes no lock and writes nothing."""
-        outcome, _, _ = self.planned(sms, named, forced)
-        return replace(outcome, dry_run=True)
+        outcome, _, writes = self.planned(sms, named, forced)
+        notes = list(outcome.notes)
+        if self.store.interrupted():
+            notes.append("an earlier change was interrupted: apply undoes it first")
+        try:
+            self.store.check(writes)
+        except IOFailure as error:
+            notes.append(f"apply could not do it: {error.what} ({error.where})")
+        return replace(outcome, notes=notes, dry_run=True)
 
-    def planned(
-        self, sms: Sequence[SM], named: Sequence[str], forced: Sequence[str]
-    ) -> tuple[Outcome, Manifest, dict[str, Write]]:
+    def planned(self, sms: Sequence[SM], named: Sequence[str], forced: Sequence[str]) -> Planned:
         chosen, skipped, already, by_force = self._choose(sms, named, forced)
-        wanted = {self.gates[name]: direction for name in self.manifest.gates if (direction := self.active(name))}
-        wanted |= chosen
-        self._refuse_edited([path for gate in chosen for path in self._paths(gate)])
-        plan = self._plan(wanted)
-        records = self._records(plan, chosen, forced)
+        wanted = {self.gates[name]: direction for name in self.gates if (direction := self.active(name))} | chosen
+        touched = list(dict.fromkeys(path for gate in chosen for path in self.paths(gate)))
+        self._refuse_edited(touched)
+        idle, notes = self._idle({gate.id for gate in wanted}, touched)
+        ours = self._ours(idle)
+        plan = self._plan(wanted, ours)
+        manifest, writes, written = self._target(plan, ours, {**idle, **self._records(plan, chosen, forced)})
         steps = [step for step in plan.steps if step.gate in chosen]
-        manifest, writes, written = self._target(plan, records)
-        outcome = Outcome(self.installation, steps, written, skipped, already, by_force)
-        return outcome, manifest, writes
+        notes += self._told(written)
+        return Outcome(self.installation, steps, written, skipped, already, by_force, notes=notes), manifest, writes
+
+    def _idle(self, busy: Collection[str], touched: Collection[str]) -> tuple[dict[str, GateRecord], list[str]]:
+        """Gates on record that a change leaves alone with all their files: lost, edited or unknown ones.
+
+        One that is lost gives way to a change that touches its files; the notes say so. Raises LocalEdits, Refused
+        where one of the others is in the way.
+        """
+        idle, notes = {}, []
+        for name, record in self.manifest.gates.items():
+            if name in busy:
+                continue
+            shared = [path for path in record.files if path in touched]
+            if not shared:
+                idle[name] = record
+                continue
+            self._refuse_edited(record.files)
+            if name not in self.gates:
+                raise Refused(
+                    f"{name}, a gate that this sm-patch does not know, is in force in the same file",
+                    where=str(self.installation.root / shared[0]),
+                    hint=f"revert it first (sm-patch revert --gate {name}), or use the sm-patch that has it",
+                )
+            notes.append(f"{name} was no longer in force and is off the record")
+        return idle, notes
+
+    def _told(self, written: Sequence[FileChange]) -> list[str]:
+        """What is to be known about the files that a change replaces for the first time."""
+        notes = []
+        installation = self.installation
+        package = installation.package_folder
+        if written and (installation.how != "wheel" or package.resolve() != package.absolute()):
+            notes.append(
+                f"{installation.engine.name} is used from {package.resolve()} ({installation.how}): written there"
+            )
+        first = [change for change in written if self.file_states.get(change.path) is not FileState.OURS]
+        local = local_changes(package, [installation.root / change.path for change in first])
+        notes += [
+            f"{path} has changes that are not committed: they are kept, and revert gives them back" for path in local
+        ]
+        for change in first:
+            said = self.distributed.get(change.path)
+            if said is not None and said != digest(change.before):
+                notes.append(
+                    f"{change.path} had been edited before: revert gives back that version, not the distribution's"
+                )
+            link = self.store.link(change.path)
+            if link is not None:
+                notes.append(
+                    f"{change.path} was a link to {link}, which stays as it is: a file stands in its place now"
+                )
+        return notes
 
     def _choose(
         self, sms: Sequence[SM], named: Sequence[str], forced: Sequence[str]
@@ -197,110 +337,161 @@ class Workplace:
         skipped = [r for r in skipped if r.gate not in chosen]
         return chosen, skipped, [r for r in already if r.gate not in chosen], by_force
 
-    def _paths(self, gate: type[Gate]) -> list[str]:
+    def paths(self, gate: type[Gate]) -> list[str]:
+        """The files that a gate's sites lie in, in this version."""
         package = self.installation.engine.package
         return [f"{package}/{site.path}" for site in self.inspector.sites(gate)]
 
     def _refuse_edited(self, paths: Iterable[str]) -> None:
         edited = [p for p in dict.fromkeys(paths) if self.file_states.get(p) is FileState.EDITED]
         if edited:
+            hint = "'sm-patch revert --keep-mine' leaves such files as they are, '--theirs' gives back the original"
             raise LocalEdits(
                 f"{', '.join(edited)} was edited since sm-patch wrote it",
                 where=str(self.installation.root / edited[0]),
-                hint="see the edits with 'sm-patch diff'; take them out, or save them, then try again",
+                hint=hint,
+                changes=[self._edits(path) for path in edited],
             )
 
-    def _plan(self, wanted: Mapping[type[Gate], Direction]) -> Plan:
-        """Plan from the original bytes of every file that is as sm-patch wrote it."""
-        originals = {
-            path: self.store.blob(record.original)
-            for path, record in self.manifest.files.items()
-            if self.file_states[path] is FileState.OURS
-        }
+    def _edits(self, path: str) -> FileChange:
+        """A file that was edited since: what sm-patch had written (where it can be told), and what is there now."""
+        record, source = self.manifest.files[path], self.tree.get(path)
+        now = source.data if source else b""
+        before = b""
+        with contextlib.suppress(SmPatchError):
+            before = self.store.blob(record.original)
+            gates = {self.gates[n]: Direction(r.direction) for n, r in self.manifest.gates.items() if n in self.gates}
+            bases = {p: self.store.blob(r.original) for p, r in self.manifest.files.items()}
+            change = self.inspector.replaced(bases).plan(gates).changes.get(path)
+            if change is not None and digest(change.after) == record.written:
+                before = change.after
+        return FileChange(path, before, now)
+
+    def _ours(self, idle: Mapping[str, GateRecord]) -> list[str]:
+        """The files that are as sm-patch wrote them, those of idle gates left out."""
+        frozen = {path for record in idle.values() for path in record.files}
+        return [p for p, state in self.file_states.items() if state is FileState.OURS and p not in frozen]
+
+    def _plan(self, wanted: Mapping[type[Gate], Direction], ours: Iterable[str]) -> Plan:
+        """Plan from the original bytes of the files that are as sm-patch wrote them."""
+        originals = {path: self.store.blob(self.manifest.files[path].original) for path in ours}
         base = self.inspector.replaced(originals) if originals else self.inspector
         return base.plan(wanted)
 
     def _records(
-        self, plan: Plan, chosen: Mapping[type[Gate], Direction], forced: Sequence[str]
+        self, plan: Plan, chosen: Mapping[type[Gate], Direction] | None = None, forced: Sequence[str] = ()
     ) -> dict[str, GateRecord]:
+        """The plan's gates for the record: the chosen ones new, the others as they were."""
         records = {}
         for step in plan.steps:
+            if not step.edited:
+                continue
+            files = tuple(path for path in step.paths if path in plan.changes)
             kept = self.manifest.gates.get(step.gate.id)
-            if step.gate not in chosen and kept is not None:
-                records[step.gate.id] = kept
-            elif step.edited:
-                assumed = tuple(f"{name}=={version}" for name, version in sorted(self.assumptions.items()))
-                records[step.gate.id] = GateRecord(
-                    step.direction.value,
-                    tuple(path for path in step.paths if path in plan.changes),
-                    tuple(str(sm) for sm in sorted(step.gate.targets)),
-                    datetime.now(timezone.utc).isoformat(timespec="seconds"),
-                    step.gate.id in forced,
-                    assumed,
-                )
+            if kept is not None and step.gate not in (chosen or {}):
+                records[step.gate.id] = replace(kept, files=files)
+                continue
+            records[step.gate.id] = GateRecord(
+                step.direction.value,
+                files,
+                tuple(str(sm) for sm in sorted(step.gate.targets)),
+                datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                step.gate.id in forced,
+                tuple(f"{name}=={version}" for name, version in sorted(self.assumptions.items())),
+            )
         return records
 
     def _target(
-        self, plan: Plan, records: Mapping[str, GateRecord]
+        self, plan: Plan, ours: Collection[str], gates: Mapping[str, GateRecord], left: Collection[str] = ()
     ) -> tuple[Manifest, dict[str, Write], list[FileChange]]:
-        """The manifest and the writes that lead from what is on disk to the plan."""
+        """The manifest and the writes that lead from what is on disk to the plan.
+
+        ``ours`` are the files to bring back to their originals where the plan does not change them; ``left`` those
+        that are let alone and forgotten.
+        """
         files: dict[str, FileRecord] = {}
         writes: dict[str, Write] = {}
         written: list[FileChange] = []
-        ours = [path for path, state in self.file_states.items() if state is FileState.OURS]
         for path in dict.fromkeys((*plan.changes, *ours)):
-            change = plan.changes.get(path)
             source = self.tree.get(path)
             assert source is not None
-            wanted = change.after if change else self.store.blob(self.manifest.files[path].original)
-            if change:
-                files[path] = FileRecord(digest(change.before), digest(change.after))
-            if wanted != source.data:
-                writes[path] = Write(source.digest, wanted)
-                written.append(FileChange(path, source.data, wanted))
-        # Files that were edited or cannot be told stay on record, so that nothing about them is lost.
-        for path, state in self.file_states.items():
-            if state is FileState.EDITED and path not in files:
-                files[path] = self.manifest.files[path]
-        kept = {
-            name: record
-            for name, record in self.manifest.gates.items()
-            if name not in records and any(self.file_states[p] is FileState.EDITED for p in record.files)
-        }
-        version = self.installation.version
-        return Manifest(self.installation.engine.name, version, files, {**kept, **records}), writes, written
+            link = self.store.link(path)
+            if change := plan.changes.get(path):
+                write = Write(source.digest, change.after)
+                was = self.manifest.files[path] if path in ours else None
+                origin = (was.link, was.version) if was else (link, self.installation.version)
+                files[path] = FileRecord(digest(change.before), digest(change.after), *origin)
+            else:
+                write = self._original(path, source.digest)
+            if write.data != source.data or write.link != link:
+                writes[path] = write
+                written.append(FileChange(path, source.data, write.data))
+        on_record = {path for record in gates.values() for path in record.files}
+        edited = {path for path, state in self.file_states.items() if state is FileState.EDITED} - {*left}
+        files |= {path: self.manifest.files[path] for path in sorted((on_record | edited) - files.keys())}
+        return Manifest(self.installation.engine.name, self.installation.version, files, gates), writes, written
 
-    def revert(self, named: Sequence[str] = ()) -> Outcome:
+    def _original(self, path: str, expected: str) -> Write:
+        """The write that gives a file back as it was: its bytes, or the link to them while it still leads there."""
+        record = self.manifest.files[path]
+        data = self.store.blob(record.original)
+        return Write(expected, data, record.link if self.store.leads_to(path, record.link, data) else None)
+
+    def revert(self, named: Sequence[str] = (), edited: Edited = Edited.REFUSE) -> Outcome:
         """Take gates out of force (all by default); the others stay. Raises LocalEdits before anything is written."""
-        with self.store.locked():
-            fresh = Workplace(self.installation, self.assumptions)
-            outcome, manifest, writes = fresh.planned_revert(named)
-            if writes or manifest != fresh.manifest:
-                fresh.store.commit(writes, manifest)
-                _verify(fresh, outcome.written)
-            return outcome
+        return self._change(lambda workplace: workplace.planned_revert(named, edited))
 
-    def planned_revert(self, named: Sequence[str]) -> tuple[Outcome, Manifest, dict[str, Write]]:
-        for name in named:
-            if name not in self.manifest.gates:
-                catalogue.select([name], self.gates)
+    def planned_revert(self, named: Sequence[str], edited: Edited = Edited.REFUSE) -> Planned:
+        catalogue.select([name for name in named if name not in self.manifest.gates], self.gates)
         leaving = [name for name in self.manifest.gates if not named or name in named]
-        self._refuse_edited([path for name in leaving for path in self.manifest.gates[name].files])
+        paths = [path for name in leaving for path in self.manifest.gates[name].files]
+        # With the last gate also the files go that are on record without one (edited after an interruption).
+        paths = list(dict.fromkeys([*paths, *(() if named else self.manifest.files)]))
+        if edited is Edited.REFUSE:
+            self._refuse_edited(paths)
+        before = dict(self.file_states)
+        touched = [path for path in paths if before[path] is not FileState.EDITED or edited is Edited.RESTORE]
+        notes = [self._take_back(path) for path in touched if before[path] is FileState.EDITED]
         staying = {
             self.gates[name]: direction
             for name in self.manifest.gates
             if name not in leaving and (direction := self.active(name))
         }
-        plan = self._plan(staying) if staying else Plan()
-        records = {name: self.manifest.gates[name] for name in self.manifest.gates if name not in leaving}
-        manifest, writes, written = self._target(plan, records)
-        forgotten = {
-            path: state.value
-            for name in leaving
-            for path in self.manifest.gates[name].files
-            if (state := self.file_states[path]) is not FileState.OURS
-        }
-        return Outcome(self.installation, written=written, reverted=leaving, forgotten=forgotten), manifest, writes
+        idle, more = self._idle({*leaving, *(gate.id for gate in staying)}, touched)
+        ours = self._ours(idle)
+        plan = self._plan(staying, ours) if staying else Plan()
+        manifest, writes, written = self._target(plan, ours, {**idle, **self._records(plan)}, paths)
+        forgotten = {path: state.value for path in paths if (state := self.file_states[path]) is not FileState.OURS}
+        outcome = Outcome(self.installation, written=written, reverted=leaving, forgotten=forgotten)
+        return replace(outcome, notes=[*notes, *more]), manifest, writes
+
+    def _take_back(self, path: str) -> str:
+        """Treat a file that was edited as if it were as sm-patch wrote it. What to say of it: the edits are kept."""
+        self.file_states[path] = FileState.OURS
+        source = self.tree.get(path)
+        assert source is not None
+        return f"your version of {path} is kept in {self.store.state}/blobs/{source.digest} until 'sm-patch gc'"
+
+    def clean(self, *, dry_run: bool = False) -> Cleaning:
+        """Settle what was interrupted, forget gates that are lost, drop backups that nothing on record needs."""
+        nothing = not self.store.state.exists() and not self.store.sweep_package(remove=False)
+        if dry_run or nothing:
+            return self._cleaned(self.store, remove=False)
+        with self.store.locked():
+            cleaning = Workplace(self.installation, self.assumptions)._cleaned(self.store, remove=True)
+        return replace(cleaning, notes=self.store.notes)
+
+    def _cleaned(self, store: Store, *, remove: bool) -> Cleaning:
+        gone = (FileState.RESTORED, FileState.REPLACED, FileState.MISSING)
+        lost = [n for n in self.manifest.gates if all(state in gone for state in self._states_of(n).values())]
+        gates = {name: record for name, record in self.manifest.gates.items() if name not in lost}
+        used = {path for record in gates.values() for path in record.files}
+        files = {p: r for p, r in self.manifest.files.items() if p in used or self.file_states[p] not in gone}
+        manifest = replace(self.manifest, gates=gates, files=files)
+        if remove and self.manifest.differs(manifest):
+            store.commit({}, manifest)
+        unneeded = store.sweep(manifest, remove=remove)
+        return Cleaning(self.installation, lost, unneeded, store.sweep_package(remove=remove))
 
     # -- diff and explain --------------------------------------------------------------------------------------
 
@@ -340,11 +531,8 @@ class Workplace:
         return shown
 
     def _original_inspector(self) -> Inspector:
-        originals = {
-            path: self.store.blob(record.original)
-            for path, record in self.manifest.files.items()
-            if self.file_states[path] is FileState.OURS
-        }
+        files = self.manifest.files.items()
+        originals = {p: self.store.blob(r.original) for p, r in files if self.file_states[p] is FileState.OURS}
         return self.inspector.replaced(originals)
 
 
@@ -358,14 +546,6 @@ def _through(inspector: Inspector, gate: type[Gate]) -> dict[str, Truth]:
         if truths:
             table[str(world)] = min(truths, key=order.index)
     return table
-
-
-def _verify(workplace: Workplace, written: Sequence[FileChange]) -> None:
-    """Read back what was written: a success word is for what is on the disk."""
-    for change in written:
-        path = workplace.installation.root / change.path
-        if path.read_bytes() != change.after:
-            raise SmPatchError("the file does not have the bytes that were written", where=str(path))
 
 
 def _refused(report: GateReport) -> SmPatchError:

@@ -317,12 +317,15 @@ class Inspector:
 
 
 def default_gates(reports: Iterable[GateReport]) -> list[GateReport]:
-    """The reports that ``apply`` acts on by itself: well founded, requirements met, not opt-in, something to do."""
+    """The reports that ``apply`` acts on by itself: well founded, requirements met, not opt-in, something to do.
+
+    A gate that was in force and is lost comes back, also one that was opted in then.
+    """
     return [
         report
         for report in reports
         if report.gate.level in (Level.BACKPORT, Level.REPORTED)
-        and not report.gate.opt_in
+        and (not report.gate.opt_in or report.state is State.LOST)
         and report.direction is not None
         and report.state in (State.CLOSED, State.TOO_OPEN, State.PARTIAL, State.LOST)
     ]

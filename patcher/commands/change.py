@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from patcher import console
 from patcher.cli import Options, command, gate_option, split
+
+if TYPE_CHECKING:
+    from patcher.operations import Outcome
+    from patcher.running import Running
 
 
 @command
@@ -24,7 +29,7 @@ def apply(options: Options, gates: Sequence[str], force: Sequence[str], dry_run:
         mine = [name for name in gates if name in workplace.gates]
         outcomes.append(run(target.sms, mine, [name for name in force if name in workplace.gates]))
     if options.json:
-        data = [{**console.outcome_data(o), "installation": str(o.installation.root)} for o in outcomes]
+        data = [{**console.outcome_data(o), **_where(o)} for o in outcomes]
         console.show_json("apply", {"target": console.target_data(target), "outcomes": data})
     else:
         console.say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)} ({target.source})")
@@ -32,21 +37,52 @@ def apply(options: Options, gates: Sequence[str], force: Sequence[str], dry_run:
             if show_diff:
                 console.show_diffs(outcome.written)
             console.show_applied(outcome)
+            _show_running(outcome)
     return 1 if dry_run and any(outcome.written for outcome in outcomes) else 0
 
 
 @command
 @gate_option
-def revert(options: Options, gates: Sequence[str]) -> int:
+@click.option("--keep-mine", "edited", flag_value="keep-mine", help="Leave files that were edited since as they are.")
+@click.option("--theirs", "edited", flag_value="theirs", help="Give back their originals too; the edits are kept.")
+def revert(options: Options, gates: Sequence[str], edited: str | None) -> int:
     """Take changes back, byte for byte: all of them, or those of the named gates."""
-    outcomes = [w.revert([g for g in gates if g in w.gates]) for w in options.holding(gates)]
+    from patcher.operations import Edited
+
+    choice = Edited(edited or "refuse")
+    outcomes = []
+    for workplace in options.holding(gates, in_force=True):
+        mine = [name for name in gates if name in workplace.gates or name in workplace.unknown]
+        outcomes.append(workplace.revert(mine, choice))
     if options.json:
-        data = [{**console.outcome_data(o), "installation": str(o.installation.root)} for o in outcomes]
+        data = [{**console.outcome_data(o), **_where(o)} for o in outcomes]
         console.show_json("revert", {"outcomes": data})
     else:
         for outcome in outcomes:
             console.show_reverted(outcome)
+            _show_running(outcome)
     return 0
+
+
+def _where(outcome: Outcome) -> dict[str, Any]:
+    """Where it was changed, and who still runs what was there before (None: cannot be told)."""
+    running = _running(outcome)
+    told = None if running is None else [process.as_dict() for process in running]
+    return {"installation": str(outcome.installation.root), "running": told}
+
+
+def _running(outcome: Outcome) -> list[Running] | None:
+    from patcher.running import processes
+
+    if outcome.dry_run or not outcome.written:
+        return []
+    installation = outcome.installation
+    return processes(installation.engine.package, installation.root, installation.environment.prefix)
+
+
+def _show_running(outcome: Outcome) -> None:
+    running = _running(outcome)
+    console.show_running(None if running is None else [process.as_dict() for process in running])
 
 
 @command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
     from patcher.hardware import Target
 
 
+_LOOKS = 20
+_PAUSE_SECONDS = 0.05
+_CHECK = "Exit 1 when apply has something to do or something has drifted, 5 when a change was interrupted."
+
+
 @command
-@click.option("--check", is_flag=True, help="Exit 1 when apply has something to do or something has drifted.")
+@click.option("--check", is_flag=True, help=_CHECK)
 @click.option("--all", "everything", is_flag=True, help="Also the gates that need nothing, or are never opened.")
 def status(options: Options, check: bool, everything: bool) -> int:
     """Which gates exist here, and what each does for this GPU."""
@@ -35,7 +41,8 @@ def status(options: Options, check: bool, everything: bool) -> int:
         def look(engine: Engine = engine, root: Path = root) -> tuple[dict[str, Any], list[str]]:
             return _look(environment, engine, root, target, assumptions)
 
-        documents.append(cache.remembered(wheels.cache_folder() / "status", key, look))
+        document = cache.remembered(wheels.cache_folder() / "status", key, look)
+        documents.append({**document, "running": _running(engine, root, environment, document)})
     if options.json:
         console.show_json("status", {"target": console.target_data(target), "installations": documents})
     else:
@@ -44,8 +51,21 @@ def status(options: Options, check: bool, everything: bool) -> int:
             overview.show_gates(document["gates"], everything)
             console.show_advice(document)
             overview.show_next(document)
-    pending = any(d["pending"] or d["drifted"] or d["interrupted"] for d in documents)
+    if check and any(d["interrupted"] for d in documents):
+        return 5
+    pending = any(d["pending"] or d["drifted"] or d["unclaimed"] for d in documents)
     return 1 if check and pending else 0
+
+
+def _running(engine: Engine, root: Path, environment: Environment, document: dict[str, Any]) -> list[Any] | None:
+    """Processes that started before the last change here; None where it cannot be told."""
+    changed = document["changed"]
+    if changed is None:
+        return []
+    from patcher.running import processes
+
+    found = processes(engine.package, root, environment.prefix, before=changed)
+    return None if found is None else [process.as_dict() for process in found]
 
 
 def _look(
@@ -57,14 +77,25 @@ def _look(
     from patcher.operations import Workplace
     from patcher.plan import default_gates
 
-    workplace = Workplace(installation_at(environment, engine, root), assumptions)
+    for _ in range(_LOOKS):  # a look during which something was written would be of two states at once
+        workplace = Workplace(installation_at(environment, engine, root), assumptions)
+        mark = workplace.store.mark()
+        reports = [report for sm in target.sms for report in workplace.reports(sm)]
+        interrupted = workplace.store.interrupted()
+        changing = workplace.store.holder() if interrupted else None
+        if workplace.store.mark() == mark and not changing:
+            break
+        time.sleep(_PAUSE_SECONDS)
     related = {name: workplace.facts.version(name) for name in engine.related}
-    reports = [report for sm in target.sms for report in workplace.reports(sm)]
     drifted = (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)
     unfounded = [report.gate.id for report in reports if workplace.unfounded(report)]
     document = {
         "installation": console.installation_data(workplace.installation, related),
-        "interrupted": workplace.store.interrupted(),
+        "interrupted": interrupted,
+        "changing": changing,
+        "changed": workplace.store.changed(),
+        "unknown": workplace.unknown,
+        "unclaimed": workplace.unclaimed,
         "pending": sorted({report.gate.id for report in default_gates(reports)}),
         "drifted": sorted({report.gate.id for report in reports if report.state in drifted} | set(unfounded)),
         "unfounded": sorted(set(unfounded)),
