@@ -39,6 +39,9 @@ class System:
     def create(self, folder: int, name: str) -> int:
         return os.open(name, _NEW, 0o600, dir_fd=folder)
 
+    def open_lock(self, folder: int, name: str) -> int:
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+
     def write(self, handle: int, data: bytes | memoryview) -> int:
         return os.write(handle, data)
 
@@ -419,8 +422,7 @@ class Lock:
         return True
 
     def _try(self) -> bool:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(self._name, flags, 0o644, dir_fd=self._folder.handle)
+        handle = system.open_lock(self._folder.handle, self._name)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -169,7 +169,7 @@ class Store:
     def _open(self, *inner: str, make: bool = False) -> Iterator[disk.Folder | None]:
         """The state folder (or one in it), each step of it trusted; None while it is not there. Raises Untrusted."""
         parts = self.state.parts
-        own = max((i for i, part in enumerate(parts) if part in _OWN_NAMES), default=len(parts) - 1)
+        own = len(parts) - (3 if parts[-3:][0] in _OWN_NAMES else 1)  # <own name>/<root>/<engine>
         above = Path(*parts[:own])
         with disk.reported(above, "looking"):
             there = above.is_dir()

@@ -157,9 +157,9 @@ class Judge:
 
     def check(self, site: Path) -> str:
         """Old or new; anything else fails the test."""
-        found = engine.tree(site), engine.states(site)
-        assert found in (self.old, self.new), f"neither old nor new: {found[1]}, {sorted(found[0])}"
         workplace: Workplace = engine.workplace(site)
+        found = engine.tree(site), engine.states_of(workplace)
+        assert found in (self.old, self.new), f"neither old nor new: {found[1]}, {sorted(found[0])}"
         assert not workplace.store.interrupted()
         which = "old" if found == self.old else "new"
         stale = [p for p in site.rglob("*.pyc") if p.read_bytes() == b"stale"]

@@ -124,7 +124,11 @@ def revert(root: Path, *gates: str) -> Any:
 
 def states(root: Path) -> dict[str, str]:
     """Gate → state, as status tells it."""
-    return {report.gate.id: report.state.value for report in workplace(root).reports(SM120)}
+    return states_of(workplace(root))
+
+
+def states_of(found: Workplace) -> dict[str, str]:
+    return {report.gate.id: report.state.value for report in found.reports(SM120)}
 
 
 def tree(root: Path) -> dict[str, bytes | str]:
@@ -135,20 +139,4 @@ def tree(root: Path) -> dict[str, bytes | str]:
             continue
         name = str(path.relative_to(root))
         found[name] = str(path.readlink()) if path.is_symlink() else path.read_bytes()
-    return found
-
-
-def states_of(root: Path, *gate_sets: tuple[str, ...]) -> dict[tuple[str, ...], dict[str, bytes | str]]:
-    """What the tree looks like with each set of gates in force, made on a copy of ``root``."""
-    import shutil
-
-    found = {}
-    for gates in gate_sets:
-        copy = root.parent / f"{root.name}-{'-'.join(gates) or 'none'}"
-        shutil.copytree(root, copy, symlinks=True)
-        if gates:
-            apply(copy, *gates)
-        found[gates] = tree(copy)
-        shutil.rmtree(copy)
-        shutil.rmtree(copy.parent / ".sm-patch" / copy.name, ignore_errors=True)
     return found

@@ -33,6 +33,10 @@ class Steps(disk.System):
         handle: int = self._next(super().create, "create", folder, name)
         return handle
 
+    def open_lock(self, folder: int, name: str) -> int:
+        handle: int = self._next(super().open_lock, "open_lock", folder, name)
+        return handle
+
     def write(self, handle: int, data: bytes | memoryview) -> int:
         written: int = self._next(super().write, "write", handle, data)
         return written

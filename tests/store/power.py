@@ -96,8 +96,12 @@ class Disk(Steps):
         self._known[os.fstat(handle).st_ino] = made
         at.happen({name: made})
 
+    def _open_lock(self, at: Folder, handle: int, folder: int, name: str) -> None:
+        if name not in at.now:
+            self._create(at, handle, folder, name)
+
     def _write(self, file: File | None, written: int, handle: int, data: bytes | memoryview) -> None:
-        if file is not None:  # the lock's file is made outside of the steps; what it says does not matter
+        if file is not None:
             file.data += bytes(data[:written])
 
     def _sync(self, what: File | Folder, result: object, handle: int) -> None:

@@ -19,7 +19,7 @@ from tests.store import engine
 from tests.store.conftest import Change, Judge
 from tests.store.faults import Failing, Steps, steps_of, using
 
-_TAKES_SPACE = frozenset({"mkdir", "create", "write", "symlink", "set_attribute"})
+_TAKES_SPACE = frozenset({"open_lock", "mkdir", "create", "write", "symlink", "set_attribute"})
 ERRORS = [
     pytest.param(errno.ENOSPC, _TAKES_SPACE, id="ENOSPC"),
     pytest.param(errno.EIO, None, id="EIO"),
