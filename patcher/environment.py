@@ -47,6 +47,23 @@ class Environment:
     prefix: Path | None = None
 
 
+class Recorded:
+    """The RECORD of a distribution, looked up by path. An empty one knows no file."""
+
+    def __init__(self, text: str) -> None:
+        self._text = f"\n{text}"
+
+    def digest(self, path: str) -> str | None:
+        """The SHA-256 in hex that a file had when it was installed, None where it is not said."""
+        for name in (path, f'"{path}"'):
+            start = self._text.find(f"\n{name},sha256=")
+            if start >= 0:
+                encoded = self._text[start + len(name) + 9 :].split(",", 1)[0].rstrip("=")
+                with contextlib.suppress(ValueError):
+                    return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex()
+        return None
+
+
 @dataclass(frozen=True)
 class Installation:
     """One engine in one environment. ``root`` is the folder that holds its package."""
@@ -66,16 +83,10 @@ class Installation:
     def state_folder(self) -> Path:
         return state_folder(self.root) / self.engine.name
 
-    def distributed(self) -> dict[str, str]:
-        """What the distribution says of the package's files: path → SHA-256 in hex. Empty where it says nothing."""
+    def recorded(self) -> Recorded:
+        """What the distribution says of its files."""
         distribution = _distribution(self.engine, [self.root])
-        record = distribution.read_text("RECORD") if distribution is not None else None
-        found = {}
-        for path, encoded in _RECORDED.findall(record or ""):
-            if path.startswith(f"{self.engine.package}/"):
-                with contextlib.suppress(ValueError):
-                    found[path] = base64.urlsafe_b64decode(encoded + "==").hex()
-        return found
+        return Recorded(distribution.read_text("RECORD") or "" if distribution is not None else "")
 
     @property
     def repackaged(self) -> bool:
@@ -236,7 +247,6 @@ def _lists(distribution, package: str) -> bool:  # type: ignore[no-untyped-def]
     return f"\n{package}/__init__.py," in f"\n{record}"
 
 
-_RECORDED = re.compile(r"^\"?([^,\"\n]+\.py)\"?,sha256=([\w-]{43})=*,", re.MULTILINE)
 _VERSION = re.compile(r"""^(?:__version__|version)\b[^\n'"]*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 
 

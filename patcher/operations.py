@@ -14,7 +14,7 @@ from patcher import catalogue
 from patcher.arch import SM
 from patcher.checkout import local_changes
 from patcher.condition import Truth
-from patcher.environment import Installation, Surroundings
+from patcher.environment import Installation, Recorded, Surroundings
 from patcher.errors import IOFailure, LocalEdits, Refused, SmPatchError, Unrecognised
 from patcher.gate import Direction, Gate, Level, State
 from patcher.plan import FileChange, GateReport, GateStep, Inspector, Plan, default_gates
@@ -130,16 +130,16 @@ class Workplace:
             return FileState.OURS
         if source.digest == record.original:
             return FileState.RESTORED
-        if source.digest == self.distributed.get(path):
+        if source.digest == self.distributed.digest(path):
             return FileState.REPLACED
         if record.version != self.installation.version and _MARK not in source.data:
             return FileState.REPLACED
         return FileState.EDITED
 
     @cached_property
-    def distributed(self) -> dict[str, str]:
-        """The digests that the engine's distribution says its files have; empty where it does not say."""
-        return self.installation.distributed()
+    def distributed(self) -> Recorded:
+        """What the engine's distribution says of its files."""
+        return self.installation.recorded()
 
     def _states_of(self, gate_id: str) -> dict[str, FileState]:
         return {path: self.file_states[path] for path in self.manifest.gates[gate_id].files}
@@ -194,7 +194,7 @@ class Workplace:
             if mark.search(source.data):
                 reason = f"{path} holds an edit of sm-patch, but {self.installation.state_folder} has no record of it"
                 return replace(report, state=State.MODIFIED, reason=f"{reason} (copied without it?)", direction=None)
-            if report.state is State.OPEN and self.distributed.get(path, source.digest) != source.digest:
+            if report.state is State.OPEN and (self.distributed.digest(path) or source.digest) != source.digest:
                 return replace(report, reason=f"let in by {path}, which is not as the distribution has it")
         return report
 
@@ -299,7 +299,7 @@ class Workplace:
             f"{path} has changes that are not committed: they are kept, and revert gives them back" for path in local
         ]
         for change in first:
-            said = self.distributed.get(change.path)
+            said = self.distributed.digest(change.path)
             if said is not None and said != digest(change.before):
                 notes.append(
                     f"{change.path} had been edited before: revert gives back that version, not the distribution's"

@@ -112,7 +112,8 @@ def _told_by_distribution(workplace: Workplace) -> dict[str, str]:
     for gate in workplace.gates.values():
         for path in workplace.paths(gate):
             source = workplace.tree.get(path)
-            if path in said:
-                state = "ok" if source is not None and source.digest == said[path] else "modified"
+            wanted = said.digest(path)
+            if wanted is not None:
+                state = "ok" if source is not None and source.digest == wanted else "modified"
                 told[path] = "missing" if source is None else state
     return told
