@@ -139,7 +139,9 @@ class Module:
         self.stars: list[ast.ImportFrom] = []
         # A name that some function rebinds is a variable: what the module first gave it says nothing.
         self.rebound = {
-            name.strip().decode() for match in _GLOBAL.finditer(source.data) for name in match[1].split(b",")
+            name.strip().decode()
+            for match in (_GLOBAL.finditer(source.data) if b"global" in source.data else ())
+            for name in match[1].split(b",")
         }
         self._collect(source.tree.body, ())
 
@@ -224,9 +226,10 @@ class Predicates:
         self.tree = tree
         self.package = package  # names are followed inside this package only
         self._modules: dict[str, Module | None] = {}
-        self._values: dict[tuple[World, str, str], Any] = {}
-        self._calls: dict[tuple[Any, ...], Any] = {}
-        self._locals: dict[ast.AST, tuple[set[str], dict[str, list[ast.AST]]]] = {}
+        # What was worked out, by the module it belongs to (so that a module can be forgotten).
+        self._values: dict[Module, dict[tuple[World, str], Any]] = {}
+        self._calls: dict[Module, dict[tuple[Any, ...], Any]] = {}
+        self._locals: dict[Module, dict[ast.AST, tuple[set[str], dict[str, list[ast.AST]]]]] = {}
         self._steps = 0
         self._depth = 0
         self._world = ALL_WORLDS[0]
@@ -257,6 +260,15 @@ class Predicates:
             if source is not None:
                 return Module(name, source, is_package)
         return None
+
+    def forget(self, module: Module) -> None:
+        """Let go of a module that no other refers to, and of what was worked out in it."""
+        for kept in (self._values, self._calls, self._locals):
+            kept.pop(module, None)  # type: ignore[attr-defined]
+
+    def known_module(self, name: str) -> Module | None:
+        """The module when it was read already, else None."""
+        return self._modules.get(name)
 
     def module_at(self, path: str) -> Module | None:
         """The module of the file at ``path``."""
@@ -301,9 +313,10 @@ class Predicates:
     def _local(self, name: str, scope: Scope) -> tuple[Any] | None:
         """A function's own name: known when it is bound exactly once, by a plain assignment or import."""
         assert scope.function is not None
-        if scope.function not in self._locals:
-            self._locals[scope.function] = _local_bindings(scope.function)
-        parameters, binders = self._locals[scope.function]
+        kept = self._locals.setdefault(scope.module, {})
+        if scope.function not in kept:
+            kept[scope.function] = _local_bindings(scope.function)
+        parameters, binders = kept[scope.function]
         if name in parameters:
             return (UNKNOWN,)
         found = binders.get(name)
@@ -322,18 +335,19 @@ class Predicates:
             raise Raises("NameError") from None
 
     def _module_attribute(self, module: Module, name: str) -> Any:
-        key = (self._world, module.name, name)
-        if key not in self._values:
-            self._values[key] = UNKNOWN  # a cycle of imports or definitions ends here
+        key = (self._world, name)
+        values = self._values.setdefault(module, {})
+        if key not in values:
+            values[key] = UNKNOWN  # a cycle of imports or definitions ends here
             try:
-                self._values[key] = self._find_module_attribute(module, name)
+                values[key] = self._find_module_attribute(module, name)
             except Raises as error:
-                self._values[key] = error
+                values[key] = Raises(error.kind)  # without its traceback, which keeps every frame
             except _GiveUp:
-                self._values[key] = UNKNOWN
-        value = self._values[key]
+                values[key] = UNKNOWN
+        value = values[key]
         if isinstance(value, Raises):
-            raise value
+            raise Raises(value.kind)
         return value
 
     def _find_module_attribute(self, module: Module, name: str) -> Any:
@@ -644,14 +658,15 @@ class Predicates:
             hash(key)
         except TypeError:
             return self._run_function(function, args, kwargs)
-        if key not in self._calls:
+        calls = self._calls.setdefault(function.module, {})
+        if key not in calls:
             try:
-                self._calls[key] = self._run_function(function, args, kwargs)
+                calls[key] = self._run_function(function, args, kwargs)
             except Raises as error:
-                self._calls[key] = error
-        result = self._calls[key]
+                calls[key] = Raises(error.kind)
+        result = calls[key]
         if isinstance(result, Raises):
-            raise result
+            raise Raises(result.kind)
         return result
 
     def _run_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

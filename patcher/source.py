@@ -165,10 +165,11 @@ class SourceTree:
     def get(self, path: str) -> Source | None:
         """The file at ``path`` (relative, with ``/``), or None when there is none. Raises IOFailure."""
         if path not in self._sources:
-            self._sources[path] = self._base.get(path) if self._base else self._read(path)
+            self._sources[path] = self._base.get(path) if self._base else self.read(path)
         return self._sources[path]
 
-    def _read(self, path: str) -> Source | None:
+    def read(self, path: str) -> Source | None:
+        """The file as it is on disk now, not remembered. Raises IOFailure."""
         try:
             return Source(path, (self.root / path).read_bytes())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

@@ -1,0 +1,102 @@
+"""Which identifiers of a source file speak of the GPU's SM, told from the name alone.
+
+Used to find gates nobody has catalogued: the meaning of what is found is then worked out by ``predicate``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+# Every identifier that speaks of an SM holds one of these; a file without any is not read further.
+LITERALS: tuple[bytes, ...] = (
+    b"sm_",
+    b"sm1",
+    b"sm8",
+    b"sm9",
+    b"SM_",
+    b"SM1",
+    b"SM8",
+    b"SM9",
+    b"lackwell",
+    b"opper",
+    b"apability",
+    b"device_sm",
+    b"cuda_arch",
+    b"CUDA_ARCH",
+    b"major_versions",
+    b"device_properties",
+)
+
+_FAMILY = r"(?:sm_?(?:[89]\d|1[012]\d)[af]?|sm1[012]x|blackwell|hopper)"
+_SPEAKS = re.compile(
+    rf"""
+      _*(?:not_)?(?:is|on|use|using|can|has|have|allow|enable|enabled|needs?|supports?|prefers?|requires?|only)_
+        (?:\w*_)?{_FAMILY}(?:_\w*)?                     # is_sm100_supported, _use_sm90_humming, can_use_x_sm121
+    | _*{_FAMILY}(?:_(?:supported|only|plus|device|or_\w+))?   # sm_90, _SM120, hopper
+    | _*(?:\w+_)?capability(?:_(?:majors?|minor|tuple|int))?   # get_device_capability, compute_capability
+    | _*devicecapability
+    | _*(?:get_)?device_sm(?:_major)?(?:_nvidia_smi|_via_nvml)?
+    | _*(?:get_jit_|get_|jit_|min_|max_)?cuda_arch(?:_major|_minor)?
+    | \w*supported_major_versions | device_capability_majors
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+# Capabilities of other things than a GPU.
+_ELSEWHERE = re.compile(r"(?i).*(?:conf_?compute|layerwise|disagg|dsa_impl|gluon|qmul4|dit)\w*capability.*|nvml\w+")
+
+_IDENTIFIER = re.compile(rb"[A-Za-z_]\w*")
+_QUOTE = re.compile(rb"['\"]")
+PROPERTIES = "get_device_properties"
+
+
+@lru_cache(maxsize=None)
+def speaks(name: str) -> bool:
+    """Whether an identifier speaks of the GPU's SM by itself."""
+    return _SPEAKS.fullmatch(name) is not None and _ELSEWHERE.fullmatch(name) is None
+
+
+@lru_cache(maxsize=None)
+def _counts(token: bytes) -> bool:
+    name = token.decode("ascii", "replace")
+    return name == PROPERTIES or speaks(name)
+
+
+def might_speak(data: bytes) -> bool:
+    """Whether a file can hold such an identifier at all (a few searches in its bytes)."""
+    return any(literal in data for literal in LITERALS)
+
+
+def lines(data: bytes) -> list[tuple[int, int]]:
+    """The byte spans of the lines (without what follows a ``#``) that hold such an identifier, in order."""
+    found: dict[int, int] = {}
+    for literal in LITERALS:
+        at = data.find(literal)
+        while at >= 0:
+            start = data.rfind(b"\n", 0, at) + 1
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            if start not in found:
+                comment = data.find(b"#", start, end)
+                in_code = comment >= 0 and not _QUOTE.search(data, start, comment)
+                stop = comment if in_code else end
+                if any(_counts(token) for token in _IDENTIFIER.findall(data, start, stop)):
+                    found[start] = end
+            at = data.find(literal, end)
+    return sorted(found.items())
+
+
+def occurrences(data: bytes, name: str) -> Iterator[int]:
+    """The byte offsets at which an identifier occurs as a whole word."""
+    wanted = name.encode()
+    at = data.find(wanted)
+    while at >= 0:
+        end = at + len(wanted)
+        if not _is_word(data[at - 1 : at]) and not _is_word(data[end : end + 1]):
+            yield at
+        at = data.find(wanted, end)
+
+
+def _is_word(byte: bytes) -> bool:
+    return byte.isalnum() or byte == b"_"
