@@ -620,7 +620,7 @@ class Predicates:
     # -- calls -----------------------------------------------------------------------------------------------
 
     def _eval_Call(self, node: ast.Call, scope: Scope) -> Any:
-        if ast.unparse(node.func) == "object.__getattribute__" and len(node.args) == 2:
+        if _is_objects(node.func, "__getattribute__") and len(node.args) == 2:
             target, name = self._eval(node.args[0], scope), self._eval(node.args[1], scope)
             return target.fields.get(name, UNKNOWN) if isinstance(target, _Instance) else UNKNOWN
         function = self._eval(node.func, scope)
@@ -816,7 +816,7 @@ class Predicates:
 
     def _run_expression(self, node: ast.expr, scope: Scope) -> None:
         # A class that sets its fields past its own __setattr__ does not reassign them; ``self.x = …`` is a variable.
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "object.__setattr__" and len(node.args) == 3:
+        if isinstance(node, ast.Call) and _is_objects(node.func, "__setattr__") and len(node.args) == 3:
             target, name = self._eval(node.args[0], scope), self._eval(node.args[1], scope)
             if isinstance(target, _Instance) and isinstance(name, str):
                 target.fields[name] = self._eval(node.args[2], scope)
@@ -863,6 +863,11 @@ def _guarded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     except Exception as error:
         raise Raises(type(error).__name__) from error
+
+
+def _is_objects(node: ast.expr, name: str) -> bool:
+    """Whether an expression is ``object.<name>``."""
+    return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.value, ast.Name) and node.value.id == "object"
 
 
 def _exception_name(node: ast.Raise) -> str:

@@ -153,6 +153,7 @@ class FileScan:
         self.module = module
         self.predicates = predicates
         self.derived: set[str] = set()
+        self.properties: set[str] = set()  # names of what get_device_properties gave: of it only the capability counts
         self.found: list[Sighting] = []
         self._atoms: dict[ast.expr, Formula] = {}
         self._scopes: dict[ast.expr, Scope] = {}
@@ -195,6 +196,9 @@ class FileScan:
             returns = [n.value for n in node.body if isinstance(n, ast.Return) and n.value is not None]
             return [node.name] if any(self._is_boolean(v) and self.speaks(v) for v in returns) else []
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if value is not None and _called(value).endswith(vocabulary.PROPERTIES):
+            self.properties.update(bound_names(node))
+            return bound_names(node)
         if value is None or not self._hands_on(value):
             return []
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
@@ -213,7 +217,7 @@ class FileScan:
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
             if name in ("int", "bool", "tuple", "str", "getattr"):
                 return any(self.speaks(argument) for argument in value.args)
-            return vocabulary.speaks(name) or name in self.derived or name == vocabulary.PROPERTIES
+            return vocabulary.speaks(name) or name in self.derived
         if isinstance(value, ast.IfExp):
             return any(self._hands_on(side) for side in (value.body, value.orelse))
         if isinstance(value, ast.Lambda | ast.Dict | ast.List | ast.Set | ast.JoinedStr | ast.Constant):
@@ -239,16 +243,19 @@ class FileScan:
         """Whether an expression mentions the SM or a name derived from it."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
-                if part.id in self.derived or vocabulary.speaks(part.id):
+                if (part.id in self.derived and part.id not in self.properties) or vocabulary.speaks(part.id):
                     return True
             elif isinstance(part, ast.Attribute):
                 if vocabulary.speaks(part.attr):
                     return True
                 if part.attr in self.derived and isinstance(part.value, ast.Name):
                     return True
-                if part.attr in ("major", "minor") and vocabulary.PROPERTIES in _called(part.value):
+                if part.attr in ("major", "minor") and self._is_properties(part.value):
                     return True
         return False
+
+    def _is_properties(self, node: ast.expr) -> bool:
+        return _called(node).endswith(vocabulary.PROPERTIES) or getattr(node, "id", "") in self.properties
 
     # -- walking ------------------------------------------------------------------------------------------------
 
