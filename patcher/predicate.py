@@ -830,6 +830,11 @@ class _FellThrough:
 _FELL_THROUGH = _FellThrough()
 
 
+def is_function(value: Any) -> bool:
+    """Whether an evaluated value is a function of the engine, partial ones included."""
+    return isinstance(value, _Function | _Partial)
+
+
 def _known(parts: Any) -> Any:
     return UNKNOWN if any(part is UNKNOWN for part in parts) else parts
 
