@@ -212,7 +212,7 @@ def installation_at(environment: Environment, engine: Engine, root: Path) -> Ins
     """The installation of an engine whose package lies below ``root``."""
     distribution = _distribution(engine, [root]) or _distribution(engine, environment.paths)
     if distribution is None:
-        version = _version_from_source(engine, root)
+        version = version_from_source(engine, root)
         return Installation(engine, root, version, None, "source tree", environment)
     editable = '"editable": true' in (distribution.read_text("direct_url.json") or "").replace('":true', '": true')
     how = "editable" if editable or not _lists(distribution, engine.package) else "wheel"
@@ -250,7 +250,8 @@ def _lists(distribution, package: str) -> bool:  # type: ignore[no-untyped-def]
 _VERSION = re.compile(r"""^(?:__version__|version)\b[^\n'"]*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 
 
-def _version_from_source(engine: Engine, root: Path) -> str | None:
+def version_from_source(engine: Engine, root: Path) -> str | None:
+    """The version that the package states in a file of its own, or None."""
     for name in engine.version_files:
         try:
             match = _VERSION.search((root / engine.package / name).read_text("utf-8", "replace"))

@@ -264,6 +264,8 @@ class Engine:
     related: Sequence[str]
     verified: str
     """The version range whose every release the recipes were tried on."""
+    essential: Sequence[str] = ()
+    """Folders below the package without which it is a leftover of a removal."""
     version_files: Sequence[str] = ()
     """Files below the package that hold ``__version__ = "…"``, for trees without metadata."""
     spellings: Mapping[frozenset[SM], Sequence[Spelling]] = field(default_factory=dict)

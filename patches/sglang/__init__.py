@@ -15,6 +15,7 @@ ENGINE = Engine(
     distributions=("sglang",),
     related=("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache", "sgl-kernel", "sglang-kernel", "torch"),
     verified=">=0.4.6,<0.5.24",
+    essential=("srt",),
     version_files=("version.py", "_version.py"),
     spellings={
         frozenset({SM120, SM121}): (
