@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
+from types import ModuleType
 
 from patcher.errors import RecipeError, UnknownEngine, UnknownGate
 from patcher.gate import Engine, Gate
@@ -40,6 +42,15 @@ def gates(engine: str) -> dict[str, type[Gate]]:
                     raise RecipeError(f"two recipes are called {value.id}", where=module.__name__)
                 found[value.id] = value
     return dict(sorted(found.items()))
+
+
+def data(engine: str, name: str) -> ModuleType | None:
+    """A module of facts beside an engine's recipes (``patches/<engine>/_<name>.py``), or None. Loaded when asked for."""
+    full = f"patches.{engine}._{name}"
+    if importlib.util.find_spec(full) is None:
+        return None
+    module: ModuleType = _import(full)
+    return module
 
 
 def _import(name: str):  # type: ignore[no-untyped-def]

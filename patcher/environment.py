@@ -305,6 +305,18 @@ class Surroundings:
     def assumed(self, distribution: str) -> bool:
         return distribution in self._assumptions
 
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders that packages are looked for in, the installation's own first."""
+        return self._paths
+
+    def requires(self, distribution: str) -> list[str]:
+        """The requirements that a distribution's metadata states, as they are written."""
+        import importlib_metadata as metadata
+
+        found = metadata.distributions(name=distribution, path=[str(p) for p in self._paths])
+        return next((list(d.requires or ()) for d in found), [])
+
     def tree(self, package: str) -> SourceTree | None:
         if package not in self._trees:
             holder = next((p for p in self._paths if (p / package / "__init__.py").is_file()), None)
