@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from patcher import console
-from patcher.errors import Defect, IOFailure, SmPatchError
+from patcher.errors import Defect, IOFailure, NoEngine, SmPatchError
 
 if TYPE_CHECKING:
     from patcher.environment import Environment
@@ -36,6 +36,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gc": ("gc", "Forget lost gates and remove backups that nothing needs."),
     "explain": ("explain", "What a gate guards, for whom, on what conditions and evidence."),
     "demo": ("demo", "The whole story on a real release, in a throw-away folder."),
+    "where": ("where", "Where a predicate is defined, how to import it, whom it admits, who uses it."),
+    "envs": ("envs", "Every engine installation that this machine has."),
+    "probe": ("probe", "Call the engine's predicates for real, beside what its source says."),
+    "doctor": ("doctor", "Whether this environment can run what the gates open."),
+    "scan": ("scan", "Every architecture gate of an engine, catalogued or not."),
 }
 
 
@@ -76,7 +81,12 @@ class Options:
 
         engines = [catalogue.engine_named(self.engine)] if self.engine else list(catalogue.engines().values())
         found = self.environment()
-        return found, environment.require_places(found, engines, self.engine)
+        try:
+            return found, environment.require_places(found, engines, self.engine)
+        except NoEngine as error:
+            from patcher.discovery import advise
+
+            raise advise(error, found, engines, _called()) from error
 
     def workplaces(self) -> list[Workplace]:
         """The installations to work on, opened. Raises NoEngine."""
@@ -116,6 +126,23 @@ class Options:
         return choose_target(self.sm)
 
 
+def _called() -> str:
+    """The command as it was called, without the options that name a place."""
+    import shlex
+
+    context = click.get_current_context()
+    words = [context.info_name or ""]
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not click.core.ParameterSource.COMMANDLINE or parameter.name in ("python", "venv", "root"):
+            continue
+        value = context.params[parameter.name or ""]
+        for each in value if isinstance(value, tuple) else (value,):
+            flag = [] if isinstance(parameter, click.Argument) else [parameter.opts[0]]
+            words += flag if each is True else [*flag, str(each)]
+    return shlex.join(words)
+
+
 def split(context: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     """Several values, given several times or with commas. Given but empty is an error: it must not mean "all"."""
     parts = tuple(part for text in value for part in text.replace(",", " ").split())
@@ -148,8 +175,22 @@ _SHARED = (
         metavar="NAME==VERSION",
         help="Evaluate as if this distribution were installed (for images built in layers).",
     ),
-    click.option("--format", type=click.Choice(["table", "json"]), default="table", show_default=True),
 )
+
+
+def formats(*more: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Further output formats of a command, beside table and json."""
+
+    def add(function: Callable[..., int]) -> Callable[..., int]:
+        function.formats = more  # type: ignore[attr-defined]
+        return function
+
+    return add
+
+
+def _format_option(function: Callable[..., int]) -> Callable[..., Any]:
+    choices = ["table", "json", *getattr(function, "formats", ())]
+    return click.option("--format", type=click.Choice(choices), default="table", show_default=True)
 
 
 @contextlib.contextmanager
@@ -193,7 +234,7 @@ def command(function: Callable[..., int]) -> click.Command:
             code = function(options, **values)
         sys.exit(code)
 
-    for option in reversed(_SHARED):
+    for option in (_format_option(function), *reversed(_SHARED)):
         run = option(run)
     run.__doc__ = function.__doc__
     made = click.command(function.__name__.rstrip("_").replace("_", "-"))(run)

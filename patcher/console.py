@@ -59,6 +59,22 @@ def show_table(table: Table) -> None:
     Console(no_color=plain(), highlight=False, force_terminal=False if plain() else None).print(table)
 
 
+def table(*columns: str) -> Table:
+    """An empty table; long cells fold."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def cell(text: str) -> str:
+    """A text as a table cell: rich's markup taken literally."""
+    return text.replace("[", "\\[")
+
+
 # -- status --------------------------------------------------------------------------------------------------
 
 

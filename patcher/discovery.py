@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patcher.environment import state_folder, version_from_source
+from patcher.environment import Environment, state_folder, version_from_source
+from patcher.errors import NoEngine
 from patcher.gate import Engine
 
 SECONDS = 4.0
@@ -31,7 +32,9 @@ _SKIPPED = frozenset(
 )
 _HIDDEN_WALKED = frozenset({".venv", ".venvs", ".env", ".virtualenvs", ".conda", ".pyenv", ".local"})
 _USUAL = ("/opt", "/workspace", "/sgl-workspace", "/app", "/srv", "/venv", "/usr/local", "/root")
-_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "ceph", "glusterfs", "9p", "beegfs", "gpfs"})
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "ceph", "glusterfs", "9p", "beegfs", "gpfs"}
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,27 @@ def quoted(text: str) -> str:
     import shlex
 
     return shlex.quote(text)
+
+
+def advise(error: NoEngine, environment: Environment, engines: Sequence[Engine], command: str) -> NoEngine:
+    """The error with the installations there are, each with the command that works on it."""
+    what = error.what
+    for engine in engines:
+        for place in environment.found.get(engine.package, ()):
+            if wrong := looks_whole(place.parent, engine):
+                what += f"; {place} is a {wrong}"
+    search = Discovery(engines)
+    found = [sighted for sighted in search.search() if sighted.usable]
+    if not found:
+        return NoEngine(what, where=error.where, hint=f"none was found elsewhere either; {error.hint}")
+    lines = [f"{len(found)} found elsewhere:" if len(found) > 1 else "found elsewhere:"]
+    for sighted in found:
+        lines.append(
+            f"  {sighted.command(command)}    # {sighted.engine} {sighted.version}, {sighted.how}, {sighted.root}"
+        )
+    advised = NoEngine(what, where=error.where, hint="\n".join(lines))
+    advised.elsewhere = tuple(sighted.command(command) for sighted in found)
+    return advised
 
 
 # -- where interpreters import from ----------------------------------------------------------------------------------
@@ -194,7 +218,13 @@ def _finder_mapping(path: Path) -> dict[str, str]:
     except (SyntaxError, ValueError):
         return {}
     for node in tree.body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+        target = (
+            node.targets[0]
+            if isinstance(node, ast.Assign)
+            else node.target
+            if isinstance(node, ast.AnnAssign)
+            else None
+        )
         if isinstance(target, ast.Name) and target.id == "MAPPING":
             try:
                 value = ast.literal_eval(node.value)  # type: ignore[attr-defined]
@@ -219,7 +249,9 @@ def distributions(site: Path, engine: Engine) -> list[tuple[str, str, bool]]:
         lists = f"\n{engine.package}/__init__.py," in "\n" + _text(folder / "RECORD") or engine.package in top
         if named or lists:
             editable = _is_editable(folder)
-            found.append((name, _header(metadata, "Version") or folder.name.split("-")[1].removesuffix(".dist"), editable))
+            found.append(
+                (name, _header(metadata, "Version") or folder.name.split("-")[1].removesuffix(".dist"), editable)
+            )
     return found
 
 
@@ -290,7 +322,9 @@ class Discovery:
         return bool(sites)
 
     def _running(self) -> None:
-        words = [word for engine in self.engines for word in (f"{engine.package}.", f"{engine.package}/", f"/{engine.name}")]
+        words = [
+            word for engine in self.engines for word in (f"{engine.package}.", f"{engine.package}/", f"/{engine.name}")
+        ]
         for pid, interpreter, _, environment in processes(words):
             because = f"runs as process {pid}"
             if not self._environment(interpreter.parent.parent, because):
@@ -315,7 +349,9 @@ class Discovery:
                 if not self._environment(folder, str(holder)):
                     for place in sorted(folder.glob("lib/python3*/site-packages")):
                         python = folder / "bin/python"
-                        self._site(Site(place, "system python", folder, python if python.exists() else None, "", str(holder)))
+                        self._site(
+                            Site(place, "system python", folder, python if python.exists() else None, "", str(holder))
+                        )
 
     def _walk(self, start: Path) -> None:
         level = [start]
@@ -366,7 +402,9 @@ class Discovery:
             package = folder / engine.package
             whole = (package / "__init__.py").is_file() and not looks_whole(folder, engine)
             named = distributions(folder, engine)
-            resembles = any((package / part).exists() for part in (*engine.essential, *engine.version_files, "__init__.py"))
+            resembles = any(
+                (package / part).exists() for part in (*engine.essential, *engine.version_files, "__init__.py")
+            )
             if not whole and not named and not resembles and not _only_leftovers(package):
                 continue  # a folder of that name that is something else
             checkout = (folder / "pyproject.toml").is_file() or (folder / "setup.py").is_file()
@@ -394,7 +432,9 @@ class Discovery:
         whole = [name for name, _, _ in named]
         if len(whole) > 1:
             versions = ", ".join(f"{name} {version}" for name, version, _ in named)
-            sighted.remarks.append(f"two distributions provide {engine.package}: {versions}; the last one installed won")
+            sighted.remarks.append(
+                f"two distributions provide {engine.package}: {versions}; the last one installed won"
+            )
         elif whole and whole[0].lower() not in engine.distributions:
             sighted.remarks.append(f"provided by the distribution {whole[0]}")
         sighted.patched = _patched(root, engine)

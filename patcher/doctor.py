@@ -56,7 +56,9 @@ class Diagnosis:
         return [check for check in self.checks if check.verdict is Verdict.PROBLEM]
 
 
-def diagnose(installation: Installation, facts: Surroundings, sms: Sequence[SM], data: Any, gates: Iterable[str]) -> Diagnosis:
+def diagnose(
+    installation: Installation, facts: Surroundings, sms: Sequence[SM], data: Any, gates: Iterable[str]
+) -> Diagnosis:
     """Look at one installation. ``data``: the engine's facts about its kernels (a module), or None."""
     names = installation.engine.related
     diagnosis = Diagnosis(installation, tuple(sms), {name: facts.version(name) for name in names})
@@ -170,7 +172,9 @@ def find_nvcc(roots: Sequence[Path]) -> tuple[Path, str] | None:
     for place in places:
         if os.access(place, os.X_OK):
             try:
-                said = subprocess.run([place, "--version"], capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
+                said = subprocess.run(
+                    [place, "--version"], capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False
+                )
             except (OSError, subprocess.SubprocessError):
                 continue
             release = re.search(r"release ([\d.]+)", said.stdout)

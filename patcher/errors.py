@@ -77,7 +77,10 @@ class BadAssumption(UsageError):
 
 
 class NoEngine(SmPatchError):
+    """No engine where it was looked for. ``elsewhere``: commands that work on the installations there are."""
+
     id = "no-engine"
+    elsewhere: tuple[str, ...] = ()
 
 
 class NoInterpreter(SmPatchError):

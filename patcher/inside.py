@@ -196,7 +196,14 @@ def torch_gpus(torch: Any) -> list[dict[str, Any]]:
 
 _NVLINKS = 18
 _P2P_READ = 0
-_ANCESTORS = {0: "same board", 10: "one PCIe switch", 20: "several PCIe switches", 30: "host bridge", 40: "NUMA node", 50: "system"}
+_ANCESTORS = {
+    0: "same board",
+    10: "one PCIe switch",
+    20: "several PCIe switches",
+    30: "host bridge",
+    40: "NUMA node",
+    50: "system",
+}
 
 
 class _Memory(ctypes.Structure):
@@ -264,7 +271,9 @@ def nvcc() -> dict[str, Any]:
     places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
     for place in [*places, shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]:
         if place and os.access(place, os.X_OK):
-            said = subprocess.run([place, "--version"], capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False)
+            said = subprocess.run(
+                [place, "--version"], capture_output=True, text=True, timeout=_NVCC_SECONDS, check=False
+            )
             release = said.stdout.partition("release ")[2].partition(",")[0]
             return {"path": place, "version": release or None}
     return {"path": None, "version": None}

@@ -872,7 +872,12 @@ def _guarded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _is_objects(node: ast.expr, name: str) -> bool:
     """Whether an expression is ``object.<name>``."""
-    return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.value, ast.Name) and node.value.id == "object"
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == name
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "object"
+    )
 
 
 def _exception_name(node: ast.Raise) -> str:

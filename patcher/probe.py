@@ -89,7 +89,9 @@ class Report:
         if len(theirs) != len(self.gpus):
             return []
         ours = sorted(tuple(gpu["capability"]) for gpu in self.gpus)
-        return [] if ours == sorted(tuple(g["capability"]) for g in theirs) else ["torch and NVML see other capabilities"]
+        return (
+            [] if ours == sorted(tuple(g["capability"]) for g in theirs) else ["torch and NVML see other capabilities"]
+        )
 
 
 def questions(finder: Finder, names: Sequence[str]) -> list[Question]:

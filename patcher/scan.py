@@ -435,9 +435,7 @@ class FileScan:
             self._names[function] = names
         return self._names[function]
 
-    def _field(
-        self, node: ast.expr, around: tuple[Definition, ...]
-    ) -> tuple[ast.expr, tuple[Definition, ...]] | None:
+    def _field(self, node: ast.expr, around: tuple[Definition, ...]) -> tuple[ast.expr, tuple[Definition, ...]] | None:
         """The value of ``self.x``, where the class around assigns it exactly once, and where that stands."""
         if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"):
             return None
@@ -545,7 +543,9 @@ class Scanner:
     def paths(self) -> list[str]:
         return python_files(self.root, self.engine.package)
 
-    def scan(self, paths: Sequence[str] | None = None, workers: int = 1, tick: Callable[[int], None] | None = None) -> Scan:
+    def scan(
+        self, paths: Sequence[str] | None = None, workers: int = 1, tick: Callable[[int], None] | None = None
+    ) -> Scan:
         """Scan the package (or some of its files). ``tick`` hears how many files were dealt with."""
         chosen = list(self.paths() if paths is None else paths)
         result = Scan(files=len(chosen))

@@ -34,7 +34,13 @@ from patcher.predicate import (
 from patcher.scan import FileScan, Sighting, python_files
 from patcher.source import Source, SourceTree
 
-CUDA_VERSIONS: tuple[str, ...] = (*(f"11.{n}" for n in range(9)), *(f"12.{n}" for n in range(10)), "13.0", "13.1", "13.2")
+CUDA_VERSIONS: tuple[str, ...] = (
+    *(f"11.{n}" for n in range(9)),
+    *(f"12.{n}" for n in range(10)),
+    "13.0",
+    "13.1",
+    "13.2",
+)
 _WITNESS = cuda_world(SM(10, 0))
 
 
@@ -195,7 +201,9 @@ class Finder:
         answer.found += maps
         if question.module:
             self._judge_module(question, answer)
-        answer.found.sort(key=lambda f: (f.module.rpartition(".")[0].count("test"), not f.imports, f.name.startswith("_")))
+        answer.found.sort(
+            key=lambda f: (f.module.rpartition(".")[0].count("test"), not f.imports, f.name.startswith("_"))
+        )
         return answer
 
     def _judge_module(self, question: Question, answer: Answer) -> None:
@@ -223,7 +231,9 @@ class Finder:
         dotted = f"{question.module}.{question.name}" if question.module else question.name
         module = self.predicates.module(dotted)
         if module is not None:
-            return Answer(text, [Found(dotted, dotted, module.source.name, 1, "module", "", imports=[f"import {dotted}"])])
+            return Answer(
+                text, [Found(dotted, dotted, module.source.name, 1, "module", "", imports=[f"import {dotted}"])]
+            )
         names = [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in self.files]
         parent = dotted.rpartition(".")[0]
         near = [name for name in (parent,) if name in names] + get_close_matches(dotted, names, n=3, cutoff=0.6)
@@ -247,7 +257,9 @@ class Finder:
         )
 
     def _all_names(self) -> list[str]:
-        pattern = re.compile(rb"^[ \t]*(?:async def|def|class) (\w+)|^(\w+)(?: *:[^=\n]+)? *=|^    \"(\w+)\":", re.MULTILINE)
+        pattern = re.compile(
+            rb"^[ \t]*(?:async def|def|class) (\w+)|^(\w+)(?: *:[^=\n]+)? *=|^    \"(\w+)\":", re.MULTILINE
+        )
         names = {b"".join(match.groups(b"")) for data in self.files.values() for match in pattern.finditer(data)}
         return sorted(name.decode() for name in names)
 
@@ -510,7 +522,9 @@ class Finder:
                 isinstance(value, str) and value.startswith("raises") for value in meaning.values.values()
             )
             if usable:
-                entry = Found(wanted, module.name, module.source.name, _first_line(node), form, _shown(module.source, node))
+                entry = Found(
+                    wanted, module.name, module.source.name, _first_line(node), form, _shown(module.source, node)
+                )
                 entry.meaning = meaning
                 entry.imports = [f"{s}; {wanted}" for s in self._imports(module, name)[0] if ";" not in s]
                 entry.uses = list(self._map_uses(wanted))

@@ -12,9 +12,15 @@ LIBRARIES = (
         ("gemm-fused-a", "gemm-dsv3-router", "gemm-fp8-*", "moe-fp8-cutlass", "moe-mxfp8", "attention-cutlass-mla"),
     ),
     KernelLibrary(
-        "sgl-kernel flash_ops", "sgl_kernel", "**/flash_ops*.so", "FlashAttention 3", ("attention-fa3", "attention-gpt-oss-*")
+        "sgl-kernel flash_ops",
+        "sgl_kernel",
+        "**/flash_ops*.so",
+        "FlashAttention 3",
+        ("attention-fa3", "attention-gpt-oss-*"),
     ),
-    KernelLibrary("sgl-kernel flashmla_ops", "sgl_kernel", "**/flashmla_ops*.so", "FlashMLA, dense and sparse", ("dsa-*",)),
+    KernelLibrary(
+        "sgl-kernel flashmla_ops", "sgl_kernel", "**/flashmla_ops*.so", "FlashMLA, dense and sparse", ("dsa-*",)
+    ),
     KernelLibrary("sgl-kernel infllm_ops", "sgl_kernel", "**/infllm_ops*.so", "InfLLM sparse attention"),
     KernelLibrary("sgl-kernel spatial_ops", "sgl_kernel", "**/spatial_ops*.so", "SM partitioning"),
     KernelLibrary(
@@ -31,7 +37,9 @@ LIBRARIES = (
         "FlashInfer's own kernels, compiled ahead",
         ("allreduce-fusion*", "moe-autotune-*", "moe-nvfp4-*", "gemm-fp4-*", "kv-cache-nvfp4*", "attention-fmha-*"),
     ),
-    KernelLibrary("DeepGEMM", "deep_gemm", "**/*.so", "DeepGEMM (compiles its kernels when they are needed)", ("deepgemm-*",)),
+    KernelLibrary(
+        "DeepGEMM", "deep_gemm", "**/*.so", "DeepGEMM (compiles its kernels when they are needed)", ("deepgemm-*",)
+    ),
     KernelLibrary("FlashMLA", "flash_mla", "**/*.so", "FlashMLA, dense and sparse", ("dsa-*",)),
     KernelLibrary("DeepEP", "deep_ep", "**/*.so", "expert-parallel all-to-all", ("deepep-*",)),
 )

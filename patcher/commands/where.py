@@ -1,0 +1,151 @@
+"""``sm-patch where``."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from patcher import console
+from patcher.cli import Options, command
+
+if TYPE_CHECKING:
+    from patcher.where import Answer, Found, Meaning, Use
+
+_USES_SHOWN = 12
+
+
+@command
+@click.argument("symbol")
+@click.option("--all", "everything", is_flag=True, help="Show every use and every module that imports it.")
+def where(options: Options, symbol: str, everything: bool) -> int:
+    """Where a predicate is defined, how to import it, whom it admits, who uses it. SYMBOL is a name, a dotted path, an
+    import statement or an expression such as get_platform().is_sm100."""
+    from patcher import history
+    from patcher.environment import installation_at
+    from patcher.where import Finder
+
+    environment, places = options.places()
+    documents = []
+    for engine, root in places:
+        installation = installation_at(environment, engine, root)
+        finder = Finder(engine, root, history.symbols(engine.name, installation.version))
+        answer = finder.where(symbol)
+        documents.append({"engine": engine.name, "version": installation.version, **_data(answer)})
+        if not options.json:
+            console.say(f"{engine.name} {installation.version}, {installation.how}, in {root}")
+            _show(answer, everything)
+    if options.json:
+        console.show_json("where", {"symbol": symbol, "installations": documents})
+    return 0
+
+
+def _show(answer: Answer, everything: bool) -> None:
+    out = sys.stdout.write
+    for remark in answer.remarks:
+        out(f"note: {remark}\n")
+    for found in answer.found:
+        out(f"\n{found.name}\n")
+        out(f"  defined  {found.path}:{found.line}  ({found.form})\n")
+        for line in found.text.splitlines()[:8]:
+            out(f"           | {line}\n")
+        for label, statement in zip(["import"] + [""] * len(found.imports), found.imports, strict=False):
+            out(f"  {label:8} {statement}\n")
+        if found.leads_to:
+            out(f"  means    {found.leads_to}\n")
+        if found.also and everything:
+            out(f"  also     imported for their own use by {', '.join(found.also)}\n")
+        elif found.also:
+            out(f"  also     {len(found.also)} modules import it for their own use (--all)\n")
+        if found.meaning is not None:
+            _show_meaning(found.meaning)
+        for gate in found.gates:
+            admits = _sms(gate.truths)
+            out(f"  gate     {gate.path}:{gate.line}  {gate.kind.value}: {gate.condition[:100]}  [admits {admits}]\n")
+        _show_uses(found.uses, everything)
+
+
+def _show_meaning(meaning: Meaning) -> None:
+    out = sys.stdout.write
+    if meaning.note:
+        out(f"  admits   {meaning.note}\n")
+        return
+    if meaning.truth:
+        out(f"  admits   {', '.join(f'SM{sm}' for sm in meaning.admits) or 'no SM'}\n")
+        refused = [str(sm) for sm, value in meaning.values.items() if value is False]
+        out(f"  refuses  {', '.join(f'SM{sm}' for sm in refused) or 'no SM'}\n")
+        if meaning.cuda:
+            out(f"  needs    {meaning.cuda}\n")
+        return
+    for sm, value in meaning.values.items():
+        out(f"  value    SM{sm}: {value}\n")
+
+
+def _show_uses(uses: list[Use], everything: bool) -> None:
+    out = sys.stdout.write
+    gates = sum(use.gate is not None for use in uses)
+    out(f"  used     {len(uses)} times, {gates} of them in gates, in {len({use.module for use in uses})} modules\n")
+    if everything:
+        for use in uses:
+            gate = f"  {use.gate.kind.value}: {use.gate.condition[:90]}" if use.gate else ""
+            via = f" as {use.via}" if use.via else ""
+            out(f"           {use.path}:{use.line} in {use.within or 'the module'}{via}{gate}\n")
+        return
+    counts = Counter(use.module for use in uses)
+    for module, count in counts.most_common(_USES_SHOWN):
+        out(f"           {module} ({count})\n")
+    if len(counts) > _USES_SHOWN:
+        out(f"           and {len(counts) - _USES_SHOWN} more (--all)\n")
+
+
+def _sms(truths: Any) -> str:
+    from patcher.arch import ALL_SMS
+    from patcher.condition import Truth
+
+    admitted = [str(sm) for sm, t in zip(ALL_SMS, truths, strict=True) if t in (Truth.ALWAYS, Truth.DEPENDS)]
+    return "every SM" if len(admitted) == len(ALL_SMS) else ", ".join(admitted) or "no SM"
+
+
+def _data(answer: Answer) -> dict[str, Any]:
+    return {"remarks": answer.remarks, "found": [_found_data(found) for found in answer.found]}
+
+
+def _found_data(found: Found) -> dict[str, Any]:
+    meaning = found.meaning
+    return {
+        "name": found.name,
+        "module": found.module,
+        "path": found.path,
+        "line": found.line,
+        "form": found.form,
+        "imports": found.imports,
+        "imported_by": found.also,
+        "stands_for": found.leads_to or None,
+        "meaning": None
+        if meaning is None
+        else {
+            "predicate": meaning.truth,
+            "admits": [str(sm) for sm in meaning.admits],
+            "values": {str(sm): value for sm, value in meaning.values.items()},
+            "elsewhere": dict(meaning.elsewhere),
+            "cuda": meaning.cuda or None,
+            "note": meaning.note or None,
+        },
+        "gates": [
+            {"path": g.path, "line": g.line, "kind": g.kind.value, "condition": g.condition, "admits": _sms(g.truths)}
+            for g in found.gates
+        ],
+        "uses": [
+            {
+                "module": use.module,
+                "path": use.path,
+                "line": use.line,
+                "within": use.within,
+                "via": use.via or None,
+                "gate": use.gate.condition if use.gate else None,
+            }
+            for use in found.uses
+        ],
+    }
