@@ -45,7 +45,7 @@ def gates(engine: str) -> dict[str, type[Gate]]:
 
 
 def data(engine: str, name: str) -> ModuleType | None:
-    """A module of facts beside an engine's recipes (``patches/<engine>/_<name>.py``), or None. Loaded when asked for."""
+    """A module of facts beside an engine's recipes (``patches/<engine>/_<name>.py``), or None. Loaded lazily."""
     full = f"patches.{engine}._{name}"
     if importlib.util.find_spec(full) is None:
         return None

@@ -27,8 +27,11 @@ _ENTRIES_LIMIT = 400
 """A folder with more entries holds data; it is not walked."""
 
 _SKIPPED = frozenset(
-    "node_modules __pycache__ site-packages dist-packages data datasets dataset models model checkpoints weights hub "
-    "huggingface cache caches logs log outputs output results tmp wandb proc sys dev run snap lost+found".split()
+    {
+        *("node_modules", "__pycache__", "site-packages", "dist-packages", "cache", "caches", "logs", "log", "tmp"),
+        *("data", "datasets", "dataset", "model", "models", "checkpoints", "weights", "hub", "huggingface", "wandb"),
+        *("outputs", "output", "results", "proc", "sys", "dev", "run", "snap", "lost+found"),
+    }
 )
 _HIDDEN_WALKED = frozenset({".venv", ".venvs", ".env", ".virtualenvs", ".conda", ".pyenv", ".local"})
 _USUAL = ("/opt", "/workspace", "/sgl-workspace", "/app", "/srv", "/venv", "/usr/local", "/root")
@@ -95,10 +98,7 @@ def advise(error: NoEngine, environment: Environment, engines: Sequence[Engine],
     if not found:
         return NoEngine(what, where=error.where, hint=f"none was found elsewhere either; {error.hint}")
     lines = [f"{len(found)} found elsewhere:" if len(found) > 1 else "found elsewhere:"]
-    for sighted in found:
-        lines.append(
-            f"  {sighted.command(command)}    # {sighted.engine} {sighted.version}, {sighted.how}, {sighted.root}"
-        )
+    lines += [f"  {s.command(command)}    # {s.engine} {s.version}, {s.how}, {s.root}" for s in found]
     advised = NoEngine(what, where=error.where, hint="\n".join(lines))
     advised.elsewhere = tuple(sighted.command(command) for sighted in found)
     return advised
@@ -160,7 +160,7 @@ def processes(words: Iterable[str]) -> Iterator[tuple[int, Path, str, dict[str, 
     """Running processes whose command line names one of ``words``: pid, interpreter, command, environment."""
     wanted = [word.encode() for word in words]
     try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
     except OSError:
         return
     for pid in sorted(pids):
@@ -171,13 +171,13 @@ def processes(words: Iterable[str]) -> Iterator[tuple[int, Path, str, dict[str, 
             if not any(word in command for word in wanted):
                 continue
             raw = Path(f"/proc/{pid}/environ").read_bytes()
-            executable = Path(os.readlink(f"/proc/{pid}/exe"))
+            executable = Path(f"/proc/{pid}/exe").readlink()
         except OSError:
             continue
         environment = dict(part.split("=", 1) for part in raw.decode(errors="replace").split("\0") if "=" in part)
         first = command.split(b"\0")[0].decode(errors="replace")
         # argv[0] names the environment's own link; /proc/exe the base interpreter behind it.
-        interpreter = Path(first) if os.path.isabs(first) and os.path.lexists(first) else executable
+        interpreter = Path(first) if first.startswith("/") and os.path.lexists(first) else executable
         if not interpreter.name.startswith("python"):
             script = next((p for p in command.decode(errors="replace").split("\0") if p.startswith("/")), "")
             beside = Path(script).parent / "python" if script else interpreter
@@ -200,14 +200,14 @@ def editable_targets(site: Path, package: str) -> list[tuple[Path, str]]:
         if name.endswith("_finder.py") and name.startswith("__editable__"):
             target = _finder_mapping(site / name).get(package)
             if target is not None:
-                found.append((Path(target).parent, f"editable (finder {name})"))
+                found.append((Path(target).parent, "editable (PEP 660 finder)"))
         elif name.endswith(".pth"):
             for line in _text(site / name).splitlines():
                 line = line.strip()
                 if line and not line.startswith(("#", "import ", "import\t")):
                     folder = (site / line).resolve()
                     if (folder / package).is_dir():
-                        found.append((folder, f"editable ({name})"))
+                        found.append((folder, "editable (.pth)"))
     return found
 
 
@@ -269,7 +269,8 @@ def looks_whole(root: Path, engine: Engine) -> str:
     missing = [part for part in engine.essential if not (package / part).is_dir()]
     if missing:
         parts = ", ".join(f"{engine.package}/{part}" for part in missing)
-        return f"leftover: {parts} is missing, so Python imports an empty shell ('No module named {engine.package}.{missing[0]}')"
+        shell = f"No module named {engine.package}.{missing[0]}"
+        return f"leftover: {parts} is missing, so Python imports an empty shell ({shell!r})"
     if not (package / "__init__.py").is_file():
         return f"leftover: {engine.package}/__init__.py is missing, so Python takes the folder for a namespace"
     return ""

@@ -198,7 +198,7 @@ def compiler_checks(facts: Surroundings, sms: Sequence[SM]) -> list[Check]:
     return [Check(Verdict.PROBLEM, "nvcc", version, hint)]
 
 
-# -- kernels ------------------------------------------------------------------------------------------------------------
+# -- kernels --------------------------------------------------------------------------------------------------
 
 
 def kernel_checks(readings: Sequence[kernels.Reading], sms: Sequence[SM], known: Sequence[str]) -> list[Check]:
@@ -227,7 +227,7 @@ def kernel_checks(readings: Sequence[kernels.Reading], sms: Sequence[SM], known:
     return checks
 
 
-# -- for bug reports ------------------------------------------------------------------------------------------------------
+# -- for bug reports ------------------------------------------------------------------------------------------
 
 
 def without_private_paths(text: str, installation: Installation) -> str:

@@ -128,7 +128,7 @@ def _entries(data: mmap.mmap, start: int, end: int, path: Path) -> Iterator[tupl
 
 
 def cubin_arch(path: Path) -> Arch | None:
-    """The SM of a single .cubin file, from its name (``…_sm100f.cubin``) or else its ELF header; None when neither tells.
+    """The SM of a single .cubin file: from its name (``…_sm100f.cubin``), else its ELF header, else None.
 
     A header names the number only: a from f cannot be told there. Raises IOFailure.
     """

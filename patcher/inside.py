@@ -21,7 +21,9 @@ import subprocess
 import sys
 import traceback
 import types
-from typing import Any, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 _NVCC_SECONDS = 20
 
@@ -268,7 +270,7 @@ def nvml_view() -> dict[str, Any]:
 
 def nvcc() -> dict[str, Any]:
     homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
-    places = [os.path.join(home, "bin", "nvcc") for home in homes if home]
+    places = [f"{home}/bin/nvcc" for home in homes if home]
     for place in [*places, shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]:
         if place and os.access(place, os.X_OK):
             said = subprocess.run(
@@ -307,7 +309,7 @@ def plain(value: Any) -> Any:
 def main() -> None:
     request = json.load(sys.stdin)
     sys.path[:] = [*request["paths"], *(p for p in sys.path if p)]
-    with open(request["out"], "w", encoding="utf-8") as out:
+    with Path(request["out"]).open("w", encoding="utf-8") as out:
 
         def tell(event: str, **facts: Any) -> None:
             out.write(json.dumps({"event": event, **facts}) + "\n")

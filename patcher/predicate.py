@@ -264,7 +264,7 @@ class Predicates:
     def forget(self, module: Module) -> None:
         """Let go of a module that no other refers to, and of what was worked out in it."""
         for kept in (self._values, self._calls, self._locals):
-            kept.pop(module, None)  # type: ignore[attr-defined]
+            kept.pop(module, None)
 
     def known_module(self, name: str) -> Module | None:
         """The module when it was read already, else None."""
@@ -507,6 +507,10 @@ class Predicates:
                 return stops_at if unknown else value
         return UNKNOWN if unknown else value
 
+    def _eval_Lambda(self, node: ast.Lambda, scope: Scope) -> Any:
+        at_module_level = scope.variables is None and scope.function is None  # elsewhere it may close over variables
+        return _Function(scope.module, node) if at_module_level else UNKNOWN
+
     def _eval_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Any:
         value = self._eval(node.operand, scope)
         if isinstance(node.op, ast.Not):
@@ -671,7 +675,7 @@ class Predicates:
 
     def _run_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         node = function.node
-        if isinstance(node, ast.Lambda) or node.args.vararg or node.args.kwarg:
+        if node.args.vararg or node.args.kwarg:
             raise _GiveUp
         if function.bound is not None:
             args = (function.bound, *args)
@@ -680,7 +684,7 @@ class Predicates:
         if len(args) > len(positional):
             raise Raises("TypeError")
         variables: dict[str, Any] = {}
-        scope = Scope(function.module, node, variables)
+        scope = Scope(function.module, None if isinstance(node, ast.Lambda) else node, variables)
         defaults = node.args.defaults
         for parameter, default in zip(positional[len(positional) - len(defaults) :], defaults, strict=True):
             variables[parameter.arg] = self._eval(default, Scope(function.module))
@@ -695,7 +699,7 @@ class Predicates:
         if self._depth > _DEPTH_LIMIT:
             raise _GiveUp
         try:
-            result = self._run(node.body, scope)
+            result = self._eval(node.body, scope) if isinstance(node, ast.Lambda) else self._run(node.body, scope)
         finally:
             self._depth -= 1
         return None if result is _FELL_THROUGH else result

@@ -95,7 +95,7 @@ class Report:
 
 
 def questions(finder: Finder, names: Sequence[str]) -> list[Question]:
-    """How the named predicates are reached in this installation, each by every way there is. Absent ones are left out."""
+    """How the named predicates are reached here, each by every way there is. Absent ones are left out."""
     found: list[Question] = []
     for name in names:
         for statement, expression in finder.reached(name):

@@ -95,7 +95,7 @@ class Candidate:
     lines: tuple[tuple[int, int], ...]
 
 
-# -- finding files -----------------------------------------------------------------------------------------------
+# -- finding files -------------------------------------------------------------------------------------------
 
 
 def python_files(root: Path, package: str) -> list[str]:
@@ -134,7 +134,7 @@ def candidates(root: Path, paths: Iterable[str], unread: list[Unread]) -> Iterat
         yield None
 
 
-# -- one file ----------------------------------------------------------------------------------------------------
+# -- one file ------------------------------------------------------------------------------------------------
 
 
 _PLATFORM = re.compile(r"(?i)_*(?:is|on|has|use)_(?:cuda|hip|rocm|npu|xpu|musa|hpu|mps|cpu|sail|flashinfer)\w*")
@@ -175,7 +175,7 @@ class FileScan:
             found[line] = None
         return list(found)
 
-    # -- names derived from the SM ----------------------------------------------------------------------------
+    # -- names derived from the SM ---------------------------------------------------------------------------
 
     def _spread(self) -> None:
         """Names assigned from the SM speak of it too, and so do names assigned from those."""
@@ -257,7 +257,7 @@ class FileScan:
     def _is_properties(self, node: ast.expr) -> bool:
         return _called(node).endswith(vocabulary.PROPERTIES) or getattr(node, "id", "") in self.properties
 
-    # -- walking ------------------------------------------------------------------------------------------------
+    # -- walking ---------------------------------------------------------------------------------------------
 
     def _statements(self, hits: Sequence[int]) -> Iterator[tuple[ast.stmt, tuple[Definition, ...]]]:
         """The statements that span a hit line, outermost first, with the definitions around each."""
@@ -359,7 +359,7 @@ class FileScan:
                 return Kind.DEFAULT
         return Kind.DISPATCH
 
-    # -- what was found -------------------------------------------------------------------------------------------
+    # -- what was found --------------------------------------------------------------------------------------
 
     def _add(self, node: ast.expr, kind: Kind, around: Sequence[Definition], truths: Iterable[Truth]) -> None:
         within = ".".join(definition.name for definition in around)
@@ -525,7 +525,7 @@ def _own_expressions(node: ast.stmt) -> Iterator[ast.expr]:
                 yield part.value
 
 
-# -- the whole package ---------------------------------------------------------------------------------------------
+# -- the whole package ---------------------------------------------------------------------------------------
 
 
 class Scanner:
@@ -616,7 +616,7 @@ class Scanner:
         return found
 
 
-# -- comparing -------------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 
 # Every identifier that speaks of an SM holds one of these; a file without any is not read further.
 LITERALS: tuple[bytes, ...] = (
@@ -51,13 +51,13 @@ _QUOTE = re.compile(rb"['\"]")
 PROPERTIES = "get_device_properties"
 
 
-@lru_cache(maxsize=None)
+@cache
 def speaks(name: str) -> bool:
     """Whether an identifier speaks of the GPU's SM by itself."""
     return _SPEAKS.fullmatch(name) is not None and _ELSEWHERE.fullmatch(name) is None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _counts(token: bytes) -> bool:
     name = token.decode("ascii", "replace")
     return name == PROPERTIES or speaks(name)

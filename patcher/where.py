@@ -184,7 +184,7 @@ class Finder:
                 found[path] = source.data
         return found
 
-    # -- the answer -----------------------------------------------------------------------------------------------
+    # -- the answer ---------------------------------------------------------------------------------------
 
     def where(self, text: str) -> Answer:
         """Raises UsageError, and UnknownSymbol with the nearest names and the releases that have it."""
@@ -284,7 +284,7 @@ class Finder:
             ways.append((statement, expression or called))
         return ways
 
-    # -- definitions ------------------------------------------------------------------------------------------------
+    # -- definitions --------------------------------------------------------------------------------------
 
     def _holding(self, name: str) -> list[str]:
         wanted = name.encode()
@@ -311,20 +311,19 @@ class Finder:
             module = self._module_at(path)
             if module is None:
                 continue
-            for binding in module.bindings.get(name, ()):
-                if not isinstance(binding.node, ast.Import | ast.ImportFrom):
-                    found.append((module, name, binding.node, form_of(binding.node)))
-            for qualname, nodes in module.source.definitions.items():
+            nodes = [binding.node for binding in module.bindings.get(name, ())]
+            found += [(module, name, n, form_of(n)) for n in nodes if not isinstance(n, ast.Import | ast.ImportFrom)]
+            for qualname, methods in module.source.definitions.items():
                 outer, _, last = qualname.rpartition(".")
                 if last == name and outer:
                     owners = module.source.definitions.get(outer, [])
                     if any(isinstance(owner, ast.ClassDef) for owner in owners):
-                        found += [(module, qualname, node, f"method, {form_of(node)}") for node in nodes]
+                        found += [(module, qualname, method, f"method, {form_of(method)}") for method in methods]
         return found
 
     def _describe(self, module: Module, name: str, node: ast.stmt, form: str) -> Found:
         source = module.source
-        found = Found(name, module.name, source.name, _first_line(node), form, _shown(source, node))
+        found = Found(name, module.name, source.name, node.lineno, form, _shown(source, node))
         last = name.rpartition(".")[2]
         if "." not in name:
             found.meaning = self._meaning(name, node, module)
@@ -340,7 +339,7 @@ class Finder:
             ]
         return found
 
-    # -- meaning ------------------------------------------------------------------------------------------------------
+    # -- meaning ------------------------------------------------------------------------------------------
 
     def _meaning(self, name: str, node: ast.stmt, module: Module) -> Meaning | None:
         if isinstance(node, ast.ClassDef):
@@ -390,7 +389,7 @@ class Finder:
                 wanted.add(holds)
         return "; ".join(sorted(_versions(holds) for holds in wanted))
 
-    # -- import paths ---------------------------------------------------------------------------------------------------
+    # -- import paths -------------------------------------------------------------------------------------
 
     def _imports(self, home: Module, name: str, everyone: bool = True) -> tuple[list[str], list[str]]:
         """The statements that bring a name in on purpose, and the modules that merely imported it for themselves.
@@ -454,7 +453,7 @@ class Finder:
         listed = _dunder_all(module) if module is not None else set()
         return name in listed if listed else not name.startswith("_")
 
-    # -- name maps ---------------------------------------------------------------------------------------------------------
+    # -- name maps ----------------------------------------------------------------------------------------
 
     @cached_property
     def _maps(self) -> list[tuple[Module, int, str, str, str]]:
@@ -475,11 +474,11 @@ class Finder:
                 if not isinstance(value, ast.Dict) or not name.isidentifier():
                     continue
                 for key, mapped in zip(value.keys, value.values, strict=True):
-                    if isinstance(key, ast.Constant) and isinstance(mapped, ast.Constant):
-                        if isinstance(key.value, str) and isinstance(mapped.value, str) and key.value.isidentifier():
-                            expression = f"{handle}.{key.value}"
-                            if self.meaning(expression, module) is not None:
-                                yield module, key.lineno, expression, key.value, mapped.value
+                    key_text, mapped_text = _string(key), _string(mapped)
+                    if key is not None and key_text.isidentifier() and mapped_text:
+                        expression = f"{handle}.{key_text}"
+                        if self.meaning(expression, module) is not None:
+                            yield module, key.lineno, expression, key_text, mapped_text
 
     def _name_maps(self, key: str) -> list[Found]:
         found = []
@@ -522,9 +521,7 @@ class Finder:
                 isinstance(value, str) and value.startswith("raises") for value in meaning.values.values()
             )
             if usable:
-                entry = Found(
-                    wanted, module.name, module.source.name, _first_line(node), form, _shown(module.source, node)
-                )
+                entry = Found(wanted, module.name, module.source.name, node.lineno, form, _shown(module.source, node))
                 entry.meaning = meaning
                 entry.imports = [f"{s}; {wanted}" for s in self._imports(module, name)[0] if ";" not in s]
                 entry.uses = list(self._map_uses(wanted))
@@ -540,7 +537,7 @@ class Finder:
             )
         return Answer(text, found)
 
-    # -- users ----------------------------------------------------------------------------------------------------------------
+    # -- users --------------------------------------------------------------------------------------------
 
     def _sightings(self, path: str) -> list[Sighting]:
         if path not in self._seen:
@@ -560,8 +557,8 @@ class Finder:
             module = self._module_at(path)
             if module is None:
                 continue
-            aliases = _aliases(module, name) if module.name in modules else {}
-            yield from self._reads(module, {name: "", **aliases} if module.name in modules else {}, name)
+            own = {name: "", **_aliases(module, name)} if module.name in modules else {}
+            yield from self._reads(module, own, name)
         for expression in self._map_expressions(name):
             yield from self._map_uses(expression.partition("; ")[2])
 
@@ -618,6 +615,10 @@ def form_of(node: ast.stmt) -> str:
 def _value(binding: Binding) -> ast.expr | None:
     node = binding.node
     return node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+
+
+def _string(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _aliases(module: Module, name: str) -> dict[str, str]:
@@ -681,10 +682,6 @@ def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 
 def _modules(statements: Iterable[str]) -> set[str]:
     return {statement.split()[1] for statement in statements if statement.startswith("from ")}
-
-
-def _first_line(node: ast.stmt) -> int:
-    return node.lineno
 
 
 def _shown(source: Source, node: ast.stmt) -> str:

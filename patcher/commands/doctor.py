@@ -30,8 +30,7 @@ def doctor(options: Options, paths: bool) -> int:
     for workplace in options.workplaces():
         engine = workplace.installation.engine.name
         data = catalogue.data(engine, "kernels")
-        gates = {name: gate for name, gate in workplace.gates.items()}
-        diagnoses.append(diagnose(workplace.installation, workplace.facts, target.sms, data, gates))
+        diagnoses.append(diagnose(workplace.installation, workplace.facts, target.sms, data, workplace.gates))
     if options.json:
         console.show_json(
             "doctor", {"target": console.target_data(target), "installations": [_data(d) for d in diagnoses]}

@@ -36,21 +36,24 @@ def envs(options: Options, below: tuple[Path, ...], seconds: float) -> int:
     python = ".".join(map(str, sys.version_info[:3]))
     has = ", ".join(f"{s.engine} {s.version}" for s in own) or f"no {' and no '.join(e.name for e in engines)}"
     console.say(f"this interpreter: {sys.executable} (Python {python}): {has}")
-    table = console.table("Engine", "Version", "Installed", "Where", "Python", "Patched", "Use it with")
     for sighted in found:
-        interpreter = f"{sighted.site.interpreter or '-'}"
-        patched = ", ".join(sighted.patched) or ("no" if sighted.usable else "-")
-        use = sighted.command("status") or "cannot be used"
-        row = [sighted.engine, sighted.version or "?", sighted.how, str(sighted.root), interpreter, patched, use]
-        table.add_row(*(console.cell(text) for text in row))
-    if found:
-        console.show_table(table)
-    for sighted in found:
-        for remark in sighted.remarks:
-            console.say(f"{sighted.root}: {remark}")
+        _show(sighted)
     if search.incomplete:
         console.say(f"stopped after {seconds:g} s; there may be more (--seconds, --below)")
     return 0
+
+
+def _show(sighted: Sighted) -> None:
+    out = sys.stdout.write
+    out(f"{sighted.engine} {sighted.version or '(version not known)'}, {sighted.how}, in {sighted.root}\n")
+    site = sighted.site
+    if site.interpreter is not None:
+        out(f"  python   {site.interpreter}{f' ({site.python})' if site.python else ''}, {site.kind}\n")
+    if sighted.usable:
+        out(f"  patched  {', '.join(sighted.patched) or 'no'}\n")
+    for remark in sighted.remarks:
+        out(f"  note     {remark}\n")
+    out(f"  use      {sighted.command('status') or 'nothing to work on here'}\n\n")
 
 
 def _data(sighted: Sighted) -> dict[str, Any]:

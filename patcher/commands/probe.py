@@ -12,6 +12,7 @@ from patcher import console
 from patcher.cli import Options, command
 
 if TYPE_CHECKING:
+    from patcher.errors import SmPatchError
     from patcher.probe import Report, Row
 
 
@@ -28,7 +29,8 @@ def probe(options: Options, seconds: float) -> int:
 
     environment, places = options.places()
     simulate = tuple(dict.fromkeys(parse_sm(text) for text in options.sm))
-    documents, failures = [], []
+    documents: list[dict[str, Any]] = []
+    failures: list[SmPatchError] = []
     for engine, root in places:
         finder = Finder(engine, root)
         symbols, data = catalogue.data(engine.name, "symbols"), catalogue.data(engine.name, "kernels")
@@ -107,9 +109,8 @@ def _show(report: Report) -> None:
             out(f"  GPU {gpu['index']}      {gpu['name']}, capability {major}.{minor}; {rest}\n")
     compiler = report.nvcc
     if compiler:
-        out(
-            f"nvcc         {compiler.get('version') or 'none'}{' at ' + compiler['path'] if compiler.get('path') else ''}\n"
-        )
+        place = f" at {compiler['path']}" if compiler.get("path") else ""
+        out(f"nvcc         {compiler.get('version') or 'none'}{place}\n")
     _show_rows(report)
     for statement, error in report.failed_imports.items():
         out(f"not imported: {statement}: {_cause(error)}\n")

@@ -182,10 +182,14 @@ def _show_comparison(comparison: Comparison, before: str | None, after: str | No
         row("changed", s, f"{_truth_sms(old)} -> {_truth_sms(s)}")
     for old, s in comparison.moved:
         row("moved", s, f"from {old.path}")
-    counts = [("added", comparison.added), ("removed", comparison.removed), ("changed", comparison.changed)]
-    counts += [("moved", comparison.moved)]  # type: ignore[list-item]
-    console.say(f"{before} -> {after}: " + ", ".join(f"{len(found)} {name}" for name, found in counts))
-    if any(found for _, found in counts):
+    counts = {
+        "added": len(comparison.added),
+        "removed": len(comparison.removed),
+        "changed": len(comparison.changed),
+        "moved": len(comparison.moved),
+    }
+    console.say(f"{before} -> {after}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+    if any(counts.values()):
         console.show_table(table)
 
 
