@@ -151,7 +151,7 @@ def arch_in_name(name: str) -> Arch | None:
     """``sm100f``, ``Sm103a``, ``sm_120`` in a file name."""
     import re
 
-    found = re.findall(r"(?i)(?<![a-z])sm_?(\d{2,3})([af]?)(?![\da-z])", name)
+    found = re.findall(r"(?:(?<![A-Za-z])sm_?|SM_?|Sm)(\d{2,3})([af]?)(?![\da-z])", name)
     return Arch(int(found[-1][0]), found[-1][1].lower()) if found else None
 
 

@@ -7,6 +7,7 @@ statements around such identifiers, and around names derived from them, are look
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 from bisect import bisect_left
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from patcher import vocabulary
 from patcher.arch import ALL_SMS, SM
@@ -402,13 +404,32 @@ class FileScan:
         if origin is not None:
             value, place = origin
             return self._reduce(value, place, world, depth + 1)
+        read = self._with_fields(node, around, world, depth)
         try:
-            known = self.predicates.truth(node, self._scope(node, around), world)
+            known = self.predicates.truth(read, self._scope(node, around), world)
         except Raises:
             return RAISE
         except (SmPatchError, RecursionError):
             return atom
         return atom if known is None else TRUE if known else FALSE
+
+    def _with_fields(
+        self, node: ast.expr, around: tuple[Definition, ...], world: World, depth: int
+    ) -> ast.expr:
+        """The expression with each ``self.x`` that is assigned once, and known, replaced by its value."""
+        fields = [
+            (part, origin)
+            for part in ast.walk(node)
+            if isinstance(part, ast.Attribute) and part is not node and (origin := self._field(part, around)) is not None
+        ]
+        values: dict[ast.AST, ast.expr] = {}
+        for part, (value, place) in fields if depth < _DERIVED_ROUNDS else ():
+            with contextlib.suppress(SmPatchError, RecursionError, Raises):
+                inner = self._with_fields(value, place, world, depth + 1)
+                known = self.predicates.value(inner, self._scope(value, place), world)
+                if known is None or isinstance(known, bool | int | str | tuple):
+                    values[part] = ast.copy_location(ast.Constant(known), part)
+        return _replaced(node, values) if values else node
 
     def _scope(self, node: ast.expr, around: tuple[Definition, ...]) -> Scope:
         """Where the names of an expression are looked up: the nearest function around that binds one of them."""
@@ -452,6 +473,17 @@ class FileScan:
         value, method = assigned[0]
         assert isinstance(method, ast.FunctionDef)
         return value, (*around[: place + 1], method)
+
+
+def _replaced(node: Any, values: dict[ast.AST, ast.expr]) -> Any:
+    """A copy of a tree with some nodes replaced; the original is left as it is."""
+    if isinstance(node, list):
+        return [_replaced(part, values) for part in node]
+    if not isinstance(node, ast.AST):
+        return node
+    if node in values:
+        return values[node]
+    return type(node)(**{name: _replaced(value, values) for name, value in ast.iter_fields(node)})
 
 
 def _fields(cls: ast.ClassDef) -> dict[str, list[tuple[ast.expr, ast.AST]]]:

@@ -68,8 +68,15 @@ def might_speak(data: bytes) -> bool:
     return any(literal in data for literal in LITERALS)
 
 
+# Keys of a table by SM, which may stand on lines that speak of nothing.
+_KEYS = (b"90:", b"100:", b"120:", b"(9, 0)", b"(10, 0)", b"(12, 0)")
+
+
 def lines(data: bytes) -> list[tuple[int, int]]:
-    """The byte spans of the lines (without what follows a ``#``) that hold such an identifier, in order."""
+    """The byte spans of the lines (without what follows a ``#``) that hold such an identifier, in order.
+
+    In a file that has any, lines with what may be a key of a table by SM are among them.
+    """
     found: dict[int, int] = {}
     for literal in LITERALS:
         at = data.find(literal)
@@ -84,6 +91,13 @@ def lines(data: bytes) -> list[tuple[int, int]]:
                 if any(_counts(token) for token in _IDENTIFIER.findall(data, start, stop)):
                     found[start] = end
             at = data.find(literal, end)
+    for key in _KEYS if found else ():
+        at = data.find(key)
+        while at >= 0:
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            found.setdefault(data.rfind(b"\n", 0, at) + 1, end)
+            at = data.find(key, end)
     return sorted(found.items())
 
 
