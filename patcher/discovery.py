@@ -341,7 +341,7 @@ class Discovery:
             if line.strip():
                 self._environment(Path(line.strip()), "conda's list")
         holders = [home / ".local/share/uv/tools", home / ".virtualenvs", home / ".venvs", home / ".pyenv/versions"]
-        for base in (home, Path("/opt"), Path("/usr/local")):
+        for base in (home, *_named_bases()):
             for name in ("conda", "miniconda", "miniconda3", "miniforge3", "mambaforge", "anaconda3", "micromamba"):
                 self._environment(base / name, "conda folder")
                 holders.append(base / name / "envs")
@@ -527,6 +527,10 @@ def _remote_mounts() -> set[Path]:
         if len(parts) > 2 and parts[2] in _NETWORK:
             found.add(Path(parts[1]))
     return found
+
+
+def _named_bases() -> list[Path]:
+    return [Path("/opt"), Path("/usr/local")]
 
 
 def _home() -> Path:

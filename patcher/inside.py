@@ -28,6 +28,17 @@ from typing import Any
 _NVCC_SECONDS = 20
 
 
+# What libraries ask an object whether it has it; saying yes would be taken for a promise.
+_PROTOCOLS = frozenset(
+    {
+        *("__text_signature__", "__dataclass_fields__", "__torch_function__", "__class_getitem__", "__set_name__"),
+        *("__get_pydantic_core_schema__", "__get_pydantic_json_schema__", "__pydantic_core_schema__"),
+        *("__array_interface__", "__array_struct__", "__cuda_array_interface__", "__typing_subst__"),
+        *("__typing_prepare_subst__", "__typing_is_unpacked_typevartuple__", "__init_subclass__", "__attrs_attrs__"),
+    }
+)
+
+
 class _Base:
     """What a class gets that derives from a stand-in."""
 
@@ -45,7 +56,7 @@ class StandIn:
         self.__dict__["_name"] = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
+        if name.startswith("__") and name.endswith("__") and ("_" not in name.strip("_") or name in _PROTOCOLS):
             raise AttributeError(name)
         made = StandIn(f"{self.__dict__['_name']}.{name}")
         self.__dict__[name] = made
@@ -92,6 +103,10 @@ class StandIn:
     __lt__ = __le__ = __gt__ = __ge__ = _true
 
 
+# Parts that torch has only where another vendor's package put them.
+_FOREIGN = frozenset({("torch", "npu"), ("torch", "musa"), ("torch", "hpu")})
+
+
 class StandInModule(types.ModuleType):
     """A module of a missing package."""
 
@@ -101,7 +116,7 @@ class StandInModule(types.ModuleType):
         self.__version__ = "2.9.0"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name.endswith("__"):
+        if (name.startswith("__") and name.endswith("__")) or (self.__name__, name) in _FOREIGN:
             raise AttributeError(name)
         made = StandIn(f"{self.__name__}.{name}")
         setattr(self, name, made)
@@ -111,15 +126,15 @@ class StandInModule(types.ModuleType):
 class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Comes last: gives stand-ins for packages nothing else finds. Comes first for the ``always`` ones."""
 
-    def __init__(self, engine: str, always: Sequence[str], only_always: bool) -> None:
-        self.engine = engine
+    def __init__(self, engine: str, always: Sequence[str], only_always: bool, absent: Sequence[str] = ()) -> None:
+        self.never = {engine, *absent}
         self.always = set(always)
         self.only_always = only_always
         self.given: set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         top = name.partition(".")[0]
-        if top == self.engine or top in sys.builtin_module_names or top in sys.stdlib_module_names:
+        if top in self.never or top in sys.builtin_module_names or top in sys.stdlib_module_names:
             return None
         if self.only_always:
             if top not in self.always:
@@ -163,12 +178,10 @@ def simulate(torch: Any, capability: Sequence[int], cuda: str) -> None:
         setattr(torch.cuda, name, function)
     torch.version.cuda = cuda
     torch.version.hip = None
-    if not hasattr(torch.version, "musa"):
+    if isinstance(torch, StandInModule):
         torch.version.musa = None
-    for other in ("xpu", "mps", "hpu", "npu"):
-        vendor = torch.__dict__.get(other)
-        if vendor is not None or isinstance(torch, StandInModule):
-            getattr(torch, other).is_available = lambda: False
+    for other in ("xpu", "mps"):
+        getattr(torch, other).is_available = lambda: False
     for function in [o for o in gc.get_objects() if isinstance(o, functools._lru_cache_wrapper)]:
         function.cache_clear()  # predicates remember the GPU they saw first
 
@@ -327,7 +340,7 @@ def run(request: dict[str, Any], tell: Callable[..., None]) -> None:
     if simulated:
         finders = [
             StandInFinder(request["package"], request["stand_ins"], True),
-            StandInFinder(request["package"], (), False),
+            StandInFinder(request["package"], (), False, request["absent"]),
         ]
         sys.meta_path.insert(0, finders[0])
         sys.meta_path.append(finders[1])
@@ -362,20 +375,37 @@ def run(request: dict[str, Any], tell: Callable[..., None]) -> None:
             namespaces[statement] = namespace
         except BaseException as error:
             tell("import-failed", statement=statement, error=cause(error))
-    for capability in simulated or [[]]:
+    for position, capability in enumerate(simulated or [[]]):
+        # A fresh copy of the process for each further SM: what a predicate remembers must not reach the next.
+        child = os.fork() if position and hasattr(os, "fork") else 0
+        if child:
+            os.waitpid(child, 0)
+            continue
         if simulated and torch is not None:
             simulate(torch, capability, request["cuda"])
-        for question in request["questions"]:
-            space = namespaces.get(question["import"])
-            if space is None:
-                continue
-            facts = {"id": question["id"], "sm": capability}
-            tell("starting", what=question["expression"])
-            try:
-                tell("value", value=plain(eval(question["expression"], space)), **facts)  # noqa: S307
-            except BaseException as error:
-                tell("value", error=cause(error), **facts)
+        call_all(request["questions"], namespaces, capability, tell)
+        if position and hasattr(os, "fork"):
+            os._exit(0)
     tell("stand-ins", names=sorted(set().union(*(finder.given for finder in finders))))
+
+
+def call_all(
+    questions: Sequence[dict[str, str]],
+    namespaces: dict[str, dict[str, Any]],
+    capability: Sequence[int],
+    tell: Callable[..., None],
+) -> None:
+    """Call every predicate that could be imported."""
+    for question in questions:
+        space = namespaces.get(question["import"])
+        if space is None:
+            continue
+        facts = {"id": question["id"], "sm": capability}
+        tell("starting", what=question["expression"])
+        try:
+            tell("value", value=plain(eval(question["expression"], space)), **facts)  # noqa: S307
+        except BaseException as error:
+            tell("value", error=cause(error), **facts)
 
 
 if __name__ == "__main__":

@@ -111,9 +111,10 @@ def probe(
     paths: Sequence[Path] = (),
     simulate: Sequence[SM] = (),
     stand_ins: Sequence[str] = (),
+    absent: Sequence[str] = (),
     seconds: float = 180,
 ) -> Report:
-    """Ask the interpreter. Raises ProbeFailed when it cannot be started."""
+    """Ask the interpreter. In a simulation ``stand_ins`` are replaced, ``absent`` packages are not. Raises ProbeFailed when it cannot be started."""
     with tempfile.TemporaryDirectory(prefix="sm-patch-probe-") as folder:
         out = Path(folder) / "out.jsonl"
         request = {
@@ -123,6 +124,7 @@ def probe(
             "simulate": [list(sm) for sm in simulate],
             "cuda": SIMULATED_CUDA,
             "stand_ins": list(stand_ins),
+            "absent": list(absent),
             "questions": [{"id": q.id, "import": q.statement, "expression": q.expression} for q in asked],
         }
         ended, said = _run(interpreter, request, folder, seconds)

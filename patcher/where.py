@@ -66,6 +66,11 @@ class Meaning:
         return all(isinstance(value, bool) for value in self.values.values())
 
     @property
+    def told(self) -> bool:
+        """Whether its value is known on every SM."""
+        return not self.note and not any(isinstance(value, str) for value in self.values.values())
+
+    @property
     def admits(self) -> list[SM]:
         return [sm for sm, value in self.values.items() if value is True]
 
@@ -398,19 +403,20 @@ class Finder:
         """
         public: dict[str, str] = {home.name: f"from {home.name} import {name}"}
         private: list[str] = []
+        again = f"{name} as {name}".encode()
         holding = [
             path
             for path in self._holding(name)
-            if everyone or path.endswith("/__init__.py") or b"__all__" in self.files[path]
+            if everyone or path.endswith("/__init__.py") or b"__all__" in self.files[path] or again in self.files[path]
         ]
         importers = [m for path in holding if (m := self._module_at(path)) is not None]
-        reached = {(home.name, name)}
+        reached = {(home.name, name): True}
         grown = True
         while grown:
             grown = False
             for module, exported, on_purpose in self._reexports(importers, reached):
                 if (module.name, exported) not in reached:
-                    reached.add((module.name, exported))
+                    reached[module.name, exported] = on_purpose
                     grown = True
                     if on_purpose:
                         public[module.name] = f"from {module.name} import {exported}"
@@ -422,14 +428,14 @@ class Finder:
         return [*statements, *self._map_expressions(name)], sorted(private)
 
     def _reexports(
-        self, importers: Sequence[Module], reached: set[tuple[str, str]]
+        self, importers: Sequence[Module], reached: Mapping[tuple[str, str], bool]
     ) -> Iterator[tuple[Module, str, bool]]:
         for module in self._with_stars:
             for star in module.stars:
                 origin = module.absolute(star)
-                for source_module, exported in list(reached):
+                for (source_module, exported), meant in list(reached.items()):
                     if source_module == origin and self._starred(origin, exported) and exported not in module.bindings:
-                        yield module, exported, True
+                        yield module, exported, meant
         for module in importers:
             listed = _dunder_all(module)
             for bindings in list(module.bindings.values()):
@@ -477,7 +483,8 @@ class Finder:
                     key_text, mapped_text = _string(key), _string(mapped)
                     if key is not None and key_text.isidentifier() and mapped_text:
                         expression = f"{handle}.{key_text}"
-                        if self.meaning(expression, module) is not None:
+                        meaning = self.meaning(expression, module)
+                        if meaning is not None and meaning.told:
                             yield module, key.lineno, expression, key_text, mapped_text
 
     def _name_maps(self, key: str) -> list[Found]:

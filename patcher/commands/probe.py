@@ -44,6 +44,7 @@ def probe(options: Options, seconds: float) -> int:
             paths=extra,
             simulate=simulate,
             stand_ins=getattr(data, "STAND_INS", ()),
+            absent=getattr(data, "OTHER_VENDORS", ()),
             seconds=seconds,
         )
         documents.append({"engine": engine.name, "root": str(root), **_data(report)})
