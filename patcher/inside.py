@@ -63,7 +63,8 @@ class StandIn:
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)):
+        pickles = self.__dict__["_name"].endswith("dumps")
+        if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)) and not pickles:
             return args[0]  # used as a decorator
         return StandIn(f"{self.__dict__['_name']}()")
 
@@ -87,6 +88,12 @@ class StandIn:
 
     def __exit__(self, *args: Any) -> None:
         return None
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        return None
+
+    def __contains__(self, item: Any) -> bool:
+        return False
 
     def _same(self, *args: Any) -> Any:
         return self
@@ -375,16 +382,17 @@ def run(request: dict[str, Any], tell: Callable[..., None]) -> None:
             namespaces[statement] = namespace
         except BaseException as error:
             tell("import-failed", statement=statement, error=cause(error))
-    for position, capability in enumerate(simulated or [[]]):
-        # A fresh copy of the process for each further SM: what a predicate remembers must not reach the next.
-        child = os.fork() if position and hasattr(os, "fork") else 0
+    forks = len(simulated) > 1 and hasattr(os, "fork")
+    for capability in simulated or [[]]:
+        # A copy of the process for each SM: what a predicate remembers of one must not reach the next.
+        child = os.fork() if forks else 0
         if child:
             os.waitpid(child, 0)
             continue
         if simulated and torch is not None:
             simulate(torch, capability, request["cuda"])
         call_all(request["questions"], namespaces, capability, tell)
-        if position and hasattr(os, "fork"):
+        if forks:
             os._exit(0)
     tell("stand-ins", names=sorted(set().union(*(finder.given for finder in finders))))
 

@@ -95,7 +95,7 @@ class Report:
 
 
 def questions(finder: Finder, names: Sequence[str]) -> list[Question]:
-    """How the named predicates are reached here, each by every way there is. Absent ones are left out."""
+    """How the named predicates are reached here, by every way there is. Absent ones are left out."""
     found: list[Question] = []
     for name in names:
         for statement, expression in finder.reached(name):
@@ -114,7 +114,10 @@ def probe(
     absent: Sequence[str] = (),
     seconds: float = 180,
 ) -> Report:
-    """Ask the interpreter. In a simulation ``stand_ins`` are replaced, ``absent`` packages are not. Raises ProbeFailed when it cannot be started."""
+    """Ask the interpreter. In a simulation ``stand_ins`` are replaced, ``absent`` packages are left missing.
+
+    Raises ProbeFailed when the interpreter cannot be started.
+    """
     with tempfile.TemporaryDirectory(prefix="sm-patch-probe-") as folder:
         out = Path(folder) / "out.jsonl"
         request = {

@@ -413,14 +413,14 @@ class FileScan:
             return atom
         return atom if known is None else TRUE if known else FALSE
 
-    def _with_fields(
-        self, node: ast.expr, around: tuple[Definition, ...], world: World, depth: int
-    ) -> ast.expr:
+    def _with_fields(self, node: ast.expr, around: tuple[Definition, ...], world: World, depth: int) -> ast.expr:
         """The expression with each ``self.x`` that is assigned once, and known, replaced by its value."""
         fields = [
             (part, origin)
             for part in ast.walk(node)
-            if isinstance(part, ast.Attribute) and part is not node and (origin := self._field(part, around)) is not None
+            if isinstance(part, ast.Attribute)
+            and part is not node
+            and (origin := self._field(part, around)) is not None
         ]
         values: dict[ast.AST, ast.expr] = {}
         for part, (value, place) in fields if depth < _DERIVED_ROUNDS else ():
@@ -428,7 +428,7 @@ class FileScan:
                 inner = self._with_fields(value, place, world, depth + 1)
                 known = self.predicates.value(inner, self._scope(value, place), world)
                 if known is None or isinstance(known, bool | int | str | tuple):
-                    values[part] = ast.copy_location(ast.Constant(known), part)
+                    values[part] = ast.copy_location(ast.Constant(known), part)  # type: ignore[arg-type]
         return _replaced(node, values) if values else node
 
     def _scope(self, node: ast.expr, around: tuple[Definition, ...]) -> Scope:

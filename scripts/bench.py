@@ -1,6 +1,8 @@
 """How long the commands take, as multiples of starting Python with click and rich.table on the same machine.
 
     python -m scripts.bench [--release 0.5.23] [-n 11]
+    python -m scripts.bench --scan          sm-patch scan beside ast-grep (pip install ast-grep-cli)
+    python -m scripts.bench --libraries DIR sm-patch's reading of .so files beside cuobjdump --list-elf
 
 Whole processes, interleaved run by run so that a slow moment of the machine meets all of them; medians are
 compared. ``status`` is shown cold (its cache empty) and warm (nothing changed since the last call).
@@ -59,11 +61,76 @@ def measure(release: str, runs: int) -> dict[str, float]:
         return {name: statistics.median(values) for name, values in taken.items()}
 
 
+SCAN_LIMIT = 0.7
+# The names that the scan's vocabulary is about, as one identifier rule.
+AST_GREP_RULE = r"""
+id: gates
+language: python
+rule:
+  kind: identifier
+  regex: '^_*(is|use|can|has|on|allow|enable|supports?|prefers?|requires?)_(\w*_)?(sm_?\d{2,3}|blackwell|hopper)\w*$|capability|device_sm|cuda_arch'
+"""
+
+
+def measure_scan(release: str, runs: int) -> tuple[float, float]:
+    """Median seconds of ``sm-patch scan`` and of ``ast-grep scan`` on one release, run by run in turn."""
+    root = str(releases.unpacked("sglang", release))
+    tool = shutil.which("ast-grep", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if tool is None:
+        sys.exit("ast-grep is not installed: pip install ast-grep-cli")
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as rule:
+        rule.write(AST_GREP_RULE)
+        rule.flush()
+        ours = [sys.executable, "-m", "patcher", "scan", "--root", root, "--format", "json"]
+        theirs = [tool, "scan", "--rule", rule.name, "--json=stream", root]
+        taken: list[tuple[float, float]] = [
+            (seconds(ours, os.environ), seconds(theirs, os.environ)) for _ in range(runs)
+        ]
+    return statistics.median(a for a, _ in taken), statistics.median(b for _, b in taken)
+
+
+def measure_libraries(folder: Path) -> None:
+    """Print, for every .so below a folder, whether both tools agree, and how long each took (files in the cache)."""
+    import re
+    from collections import Counter
+
+    from patcher import fatbin
+
+    cuobjdump = os.environ.get("CUOBJDUMP") or shutil.which("cuobjdump")
+    if cuobjdump is None:
+        sys.exit("cuobjdump is not on the PATH: pip install nvidia-cuda-cuobjdump, or set CUOBJDUMP")
+    totals = [0.0, 0.0]
+    for path in sorted(folder.rglob("*.so")):
+        fatbin.read(path)
+        started = time.perf_counter()
+        found = fatbin.read(path)
+        between = time.perf_counter()
+        said = subprocess.run([cuobjdump, "--list-elf", path], capture_output=True, text=True, check=False).stdout
+        ended = time.perf_counter()
+        ours: Counter[int] = Counter()
+        for arch, count in found.code.items():
+            ours[arch.number] += count
+        theirs = Counter(int(number) for number in re.findall(r"\.sm_(\d+)[af]?\.cubin", said))
+        totals = [totals[0] + between - started, totals[1] + ended - between]
+        verdict = "agree" if ours == theirs else f"DIFFER: {ours} against {theirs}"
+        print(f"{path.name:50} {verdict:8} {between - started:8.4f} s {ended - between:8.2f} s")
+    print(f"{'all':59} {totals[0]:8.4f} s {totals[1]:8.2f} s, {totals[1] / max(totals[0], 1e-9):.0f} times as long")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--release", default="0.5.23")
     parser.add_argument("-n", "--runs", type=int, default=11)
+    parser.add_argument("--scan", action="store_true")
+    parser.add_argument("--libraries", type=Path, metavar="DIR")
     arguments = parser.parse_args()
+    if arguments.libraries:
+        measure_libraries(arguments.libraries)
+        return
+    if arguments.scan:
+        ours, theirs = measure_scan(arguments.release, arguments.runs)
+        print(f"sm-patch scan {ours:.2f} s, ast-grep scan {theirs:.2f} s: {ours / theirs:.2f}x (limit {SCAN_LIMIT:g}x)")
+        sys.exit(1 if ours > SCAN_LIMIT * theirs else 0)
     medians = measure(arguments.release, arguments.runs)
     base = medians[BASE]
     over = []

@@ -33,7 +33,9 @@ def library(sections: Sequence[tuple[str, bytes]]) -> bytes:
         data += content
     start = 64 + len(data)
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
-    header = ident + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, start, 0, 64, 0, 0, 64, len(headers), len(headers) - 1)
+    header = ident + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, start, 0, 64, 0, 0, 64, len(headers), len(headers) - 1
+    )
     return header + data + b"".join(headers)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from patcher import discovery
 from patcher.catalogue import engines
 from patcher.discovery import Discovery, Sighted
+from patcher.environment import state_folder
 from tests.engines import FILES
 from tests.installation import metadata, run
 
@@ -26,12 +26,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(home)
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "SM_PATCH_ROOT", "SM_PATCH_VENV"):
+    for name in (
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+        "UV_PROJECT_ENVIRONMENT",
+        "PYTHONPATH",
+        "SM_PATCH_ROOT",
+        "SM_PATCH_VENV",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(discovery, "_USUAL", ())
     monkeypatch.setattr(discovery, "processes", lambda words: iter(()))
     monkeypatch.setattr(discovery, "system_sites", list)
-    monkeypatch.setattr(discovery, "_named_bases", lambda: [])
+    monkeypatch.setattr(discovery, "_named_bases", list)
     return home
 
 
@@ -72,7 +79,10 @@ def test_an_editable_checkout_by_finder(home: Path) -> None:
     info["sglang-0.5.23.dist-info/RECORD"] = "__editable___sglang_finder.py,,\n"
     info["sglang-0.5.23.dist-info/direct_url.json"] = json.dumps({"url": "file:///x", "dir_info": {"editable": True}})
     finder = f"MAPPING: dict[str, str] = {{'sglang': {str(checkout / 'sglang')!r}}}\nraise SystemExit('was run')\n"
-    venv(home / "env", {**info, "__editable___sglang_finder.py": finder, "__editable__.pth": "import __editable___sglang_finder"})
+    venv(
+        home / "env",
+        {**info, "__editable___sglang_finder.py": finder, "__editable__.pth": "import __editable___sglang_finder"},
+    )
     (found,) = search()
     assert (found.how, found.root) == ("editable (PEP 660 finder)", checkout)
     assert found.command("status") == f"sm-patch status --venv {home}/env"
@@ -80,7 +90,10 @@ def test_an_editable_checkout_by_finder(home: Path) -> None:
 
 def test_an_editable_checkout_by_pth(home: Path) -> None:
     checkout = write(home / "src" / "python", FILES)
-    venv(home / "env", {**metadata("sglang", "0.5.23"), "sglang.pth": f"# comment\n{checkout}\n", "other.pth": "import os\n"})
+    venv(
+        home / "env",
+        {**metadata("sglang", "0.5.23"), "sglang.pth": f"# comment\n{checkout}\n", "other.pth": "import os\n"},
+    )
     (found,) = search()
     assert (found.how, found.root, found.site.kind) == ("editable (.pth)", checkout, "venv")
 
@@ -103,7 +116,10 @@ def test_leftovers(home: Path) -> None:
     found = {str(s.root.relative_to(home)).split("/")[0]: s for s in search()}
     assert set(found) == {"old", "shell", "env"}
     assert all(not s.usable for s in found.values())
-    assert "No module named sglang.srt" in found["old"].remarks[0] and "No module named sglang.srt" in found["shell"].remarks[0]
+    assert (
+        "No module named sglang.srt" in found["old"].remarks[0]
+        and "No module named sglang.srt" in found["shell"].remarks[0]
+    )
     assert "its editable source folder is gone" in found["env"].remarks[0]
 
 
@@ -114,7 +130,10 @@ def test_another_folder_of_that_name_is_no_engine(home: Path) -> None:
 
 def test_two_distributions_of_one_package_and_a_repackaged_one(home: Path) -> None:
     other = metadata("sglang", "0.5.23")
-    renamed = {path.replace("sglang-", "acme_sglang-"): text.replace("Name: sglang", "Name: acme-sglang") for path, text in other.items()}
+    renamed = {
+        path.replace("sglang-", "acme_sglang-"): text.replace("Name: sglang", "Name: acme-sglang")
+        for path, text in other.items()
+    }
     venv(home / "both", {**FILES, **other, **renamed})
     venv(home / "one", {**FILES, **renamed})
     found = {s.site.home.name: s for s in search()}
@@ -163,14 +182,16 @@ def test_the_interpreters_of_running_engines(home: Path, tmp_path: Path, monkeyp
 def test_this_process_is_read_from_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     import subprocess
 
-    if not os.path.isdir("/proc/self"):
+    if not Path("/proc/self").is_dir():
         pytest.skip("no /proc here")
     monkeypatch.undo()
     code = "import time; print('up', flush=True); time.sleep(30)"
     child = subprocess.Popen([sys.executable, "-c", code, "sglang.launch_server"], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.readline() == b"up\n"
-        assert (child.pid, Path(sys.executable)) in [(pid, python) for pid, python, _, _ in discovery.processes(["sglang."])]
+        assert (child.pid, Path(sys.executable)) in [
+            (pid, python) for pid, python, _, _ in discovery.processes(["sglang."])
+        ]
     finally:
         child.kill()
         child.communicate()
@@ -190,7 +211,7 @@ def test_data_folders_are_not_walked_and_time_is_bounded(home: Path) -> None:
 
 def test_the_patched_gates_are_told(home: Path) -> None:
     site = venv(home / "env", {**FILES, **metadata("sglang", "0.5.23")})
-    state = discovery.state_folder(site) / "sglang"
+    state = state_folder(site) / "sglang"
     state.mkdir(parents=True)
     (state / "manifest.json").write_text(json.dumps({"gates": {"allreduce-fusion": {}}}))
     (found,) = search()

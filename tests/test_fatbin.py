@@ -21,13 +21,15 @@ def written(tmp_path: Path, data: bytes) -> Path:
 
 
 def test_every_kind_of_entry_is_counted(tmp_path: Path) -> None:
-    first = container(entry(80), entry(90, SPECIFIC), entry(100, FAMILY | COMPRESSED), entry(120, SPECIFIC, payload=4096))
-    second = container(entry(80), entry(90, kind=PTX), entry(120, FAMILY, PTX))
-    data = library([(".text", b"x" * 100), (".nv_fatbin", first + bytes(24) + second), ("__nv_relfatbin", container(entry(75)))])
-    found = fatbin.read(written(tmp_path, data))
-    assert found.code == Counter(
-        {Arch(80): 2, Arch(90, "a"): 1, Arch(100, "f"): 1, Arch(120, "a"): 1, Arch(75): 1}
+    first = container(
+        entry(80), entry(90, SPECIFIC), entry(100, FAMILY | COMPRESSED), entry(120, SPECIFIC, payload=4096)
     )
+    second = container(entry(80), entry(90, kind=PTX), entry(120, FAMILY, PTX))
+    data = library(
+        [(".text", b"x" * 100), (".nv_fatbin", first + bytes(24) + second), ("__nv_relfatbin", container(entry(75)))]
+    )
+    found = fatbin.read(written(tmp_path, data))
+    assert found.code == Counter({Arch(80): 2, Arch(90, "a"): 1, Arch(100, "f"): 1, Arch(120, "a"): 1, Arch(75): 1})
     assert found.ptx == Counter({Arch(90): 1, Arch(120, "f"): 1})
 
 
@@ -80,7 +82,9 @@ def test_code_runs_within_its_major(arch: Arch, runs: list[str], not_on: list[st
 
 
 def test_plain_ptx_serves_later_sms_and_specific_ptx_does_not(tmp_path: Path) -> None:
-    plain = fatbin.read(written(tmp_path, library([(".nv_fatbin", container(entry(80, kind=PTX), entry(80, kind=CODE)))])))
+    plain = fatbin.read(
+        written(tmp_path, library([(".nv_fatbin", container(entry(80, kind=PTX), entry(80, kind=CODE)))]))
+    )
     assert plain.compiles_for(SM(12, 0)) and not plain.runs_on(SM(12, 0)) and not plain.compiles_for(SM(7, 5))
     specific = fatbin.read(written(tmp_path, library([(".nv_fatbin", container(entry(90, SPECIFIC, PTX)))])))
     assert not specific.compiles_for(SM(12, 0))

@@ -17,6 +17,13 @@ from tests.installation import run, run_json
 
 Write = Callable[[Mapping[str, str]], Path]
 NAMES = ("is_sm100_supported", "is_sm120_supported", "is_sm121", "get_device_sm", "is_sm90_supported")
+WRAPPED = """\
+try:
+    import gone_one
+except ImportError as e:
+    raise RuntimeError('wrapped') from e
+from sglang.srt.utils.common import *
+"""
 ALL = (SM(9, 0), SM(10, 0), SM(12, 0), SM(12, 1))
 
 
@@ -86,13 +93,17 @@ def test_no_torch_is_a_cause_not_a_traceback(folder_of: Write) -> None:
     broken = {**FILES, "torch/__init__.py": "raise ImportError('libcudart.so.13: cannot open shared object file')\n"}
     report = asked(folder_of(broken))
     assert report.torch["error"]["message"] == "libcudart.so.13: cannot open shared object file"
-    causes = set(error["message"] for error in report.failed_imports.values())
+    causes = {error["message"] for error in report.failed_imports.values()}
     assert causes == {"libcudart.so.13: cannot open shared object file"}
     assert not report.crash and all(row.error and row.agrees is None for row in report.rows)
 
 
 def test_the_innermost_cause_is_told(folder_of: Write) -> None:
-    files = {**FILES, **torch(), "sglang/srt/utils/__init__.py": "try:\n    import gone_one\nexcept ImportError as e:\n    raise RuntimeError('wrapped') from e\nfrom sglang.srt.utils.common import *\n"}
+    files = {
+        **FILES,
+        **torch(),
+        "sglang/srt/utils/__init__.py": WRAPPED,
+    }
     report = asked(folder_of(files))
     error = report.failed_imports["from sglang.srt.utils import is_sm121"]
     assert error["type"] == "ModuleNotFoundError" and "gone_one" in error["message"]
@@ -118,7 +129,7 @@ def test_an_interpreter_that_is_none(folder_of: Write) -> None:
 
 
 def test_noise_on_stdout_is_no_answer(folder_of: Write) -> None:
-    files = {**FILES, **torch(), "sglang/srt/__init__.py": "print('{\"event\": \"done\"}')\n"}
+    files = {**FILES, **torch(), "sglang/srt/__init__.py": 'print(\'{"event": "done"}\')\n'}
     assert all(row.agrees for row in asked(folder_of(files)).rows)
 
 

@@ -129,7 +129,7 @@ def test_the_predicates_themselves_are_listed(root: Path) -> None:
 
 
 def test_line_numbers_survive_other_newlines_and_a_bom(folder_of: Write) -> None:
-    text = '\ufeff# é\r\nimport torch; x = "\r\n"\r\nif torch.cuda.get_device_capability()[0] == 9:\r\n    pass\r\n'.replace('"\r\n"', '"a"')
+    text = '\ufeff# é\r\nimport torch; x = "a"\r\nif torch.cuda.get_device_capability()[0] == 9:\r\n    pass\r\n'
     (found,) = scanned(folder_of({"sglang/__init__.py": "", "sglang/a.py": text}))
     assert found.line == 3 and admitted(found) == ["90"]
 
@@ -143,7 +143,9 @@ def test_a_file_that_does_not_parse_is_told_and_the_rest_is_scanned(root: Path) 
 
 def test_several_processes_find_the_same(root: Path) -> None:
     for number in range(300):
-        (root / f"sglang/srt/n{number}.py").write_text(f"N = {number}\nif is_sm{90 if number % 2 else 100}_supported():\n    pass\n")
+        (root / f"sglang/srt/n{number}.py").write_text(
+            f"N = {number}\nif is_sm{90 if number % 2 else 100}_supported():\n    pass\n"
+        )
     scanner = Scanner(engine_named("sglang"), root, None)
     heard: list[int] = []
     assert scanner.scan(workers=2, tick=heard.append).sightings == scanner.scan().sightings
@@ -160,13 +162,18 @@ def test_gates_of_the_catalogue_are_named(tmp_path: Path) -> None:
 
 def test_comparison_tells_added_removed_changed_and_moved(root: Path) -> None:
     before = scanned(root)
-    text = MODEL.replace("_is_cuda and (is_sm90_supported() or is_sm100_supported())", "_is_cuda and is_sm100_supported()")
+    text = MODEL.replace(
+        "_is_cuda and (is_sm90_supported() or is_sm100_supported())", "_is_cuda and is_sm100_supported()"
+    )
     text = text.replace("assert capability[0] >= 9, ", "assert args, ").replace("    # if is_sm100", "    if is_sm100")
     text = text.replace('    return "is_sm90_supported"', '        return "x"').replace("# a", "")
     (root / "sglang/srt/model.py").unlink()
     (root / "sglang/srt/moved.py").write_text("\n\n" + text)
     changes = compare(before, scanned(root))
-    assert [s.condition for s in changes.removed] == ["_is_cuda and (is_sm90_supported() or is_sm100_supported())", "capability[0] >= 9"]
+    assert [s.condition for s in changes.removed] == [
+        "_is_cuda and (is_sm90_supported() or is_sm100_supported())",
+        "capability[0] >= 9",
+    ]
     assert {s.condition for s in changes.added} == {"_is_cuda and is_sm100_supported()", "is_sm100_supported()"}
     assert [(a.condition, admitted(a), admitted(b)) for a, b in changes.changed] == [
         ("_fast and args.backend is None", ["90", "100", "101", "103"], ["100", "101", "103"])
@@ -180,8 +187,24 @@ def test_nothing_differs_from_itself(root: Path) -> None:
 
 
 def test_identifiers_that_speak_of_the_sm() -> None:
-    speaking = ["is_sm90_supported", "_is_sm120", "is_blackwell", "get_device_sm", "_use_sm90_humming", "capability", "sm_90a"]
-    silent = ["is_small", "shape", "layerwise_capability", "nvmlDeviceGetCapabilities", "popper", "mechanism_100", "sm1000"]
+    speaking = [
+        "is_sm90_supported",
+        "_is_sm120",
+        "is_blackwell",
+        "get_device_sm",
+        "_use_sm90_humming",
+        "capability",
+        "sm_90a",
+    ]
+    silent = [
+        "is_small",
+        "shape",
+        "layerwise_capability",
+        "nvmlDeviceGetCapabilities",
+        "popper",
+        "mechanism_100",
+        "sm1000",
+    ]
     assert [vocabulary.speaks(name) for name in speaking] == [True] * len(speaking)
     assert [vocabulary.speaks(name) for name in silent] == [False] * len(silent)
 
@@ -194,7 +217,9 @@ def test_filters_and_formats(root: Path) -> None:
     shown = found["installations"][0]["gates"]
     assert shown and all(g["truth"]["120"] == "never" and g["truth"]["100"] != "never" for g in shown)
     rows = list(csv.DictReader(io.StringIO(run("scan", "--format", "csv", "--kind", "assert", root=root).stdout)))
-    assert [(row["condition"], row["sm120"], row["sm80"]) for row in rows] == [("capability[0] >= 9", "always", "never")]
+    assert [(row["condition"], row["sm120"], row["sm80"]) for row in rows] == [
+        ("capability[0] >= 9", "always", "never")
+    ]
     sarif = json.loads(run("scan", "--format", "sarif", root=root).stdout)
     results = sarif["runs"][0]["results"]
     assert len(results) == len(scanned(root))
@@ -219,7 +244,9 @@ def test_against_another_root(root: Path, tmp_path: Path) -> None:
         target.write_text(path.read_text().replace("assert capability[0] >= 9", "assert capability[0] >= 10"))
     answer = json.loads(run("scan", "--against", str(other), "--format", "json", root=root).stdout)
     (change,) = answer["installations"][0]["changed"]
-    assert change["before"]["condition"] == "capability[0] >= 10" and change["after"]["condition"] == "capability[0] >= 9"
+    assert (
+        change["before"]["condition"] == "capability[0] >= 10" and change["after"]["condition"] == "capability[0] >= 9"
+    )
     shown = run("scan", "--against", str(other), root=root)
     assert "0 added, 0 removed, 1 changed, 0 moved" in shown.stderr
     missing = run("scan", "--against", str(tmp_path), root=root)

@@ -66,7 +66,16 @@ STAND_INS = (
 )
 
 # Packages whose presence means another vendor's hardware: a simulation leaves them missing.
-OTHER_VENDORS = ("torch_npu", "torch_musa", "torchada", "torch_xla", "habana_frameworks", "aiter", "mlx", "sgl_kernel_npu")
+OTHER_VENDORS = (
+    "torch_npu",
+    "torch_musa",
+    "torchada",
+    "torch_xla",
+    "habana_frameworks",
+    "aiter",
+    "mlx",
+    "sgl_kernel_npu",
+)
 
 # torch, triton and the CUDA runtime know the SM from this CUDA version on.
 LEAST_CUDA = {"12.0": "12.8", "12.1": "12.9"}

