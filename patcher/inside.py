@@ -3,7 +3,8 @@
 Nothing of sm-patch can be imported here: ``probe`` hands this file's text to the other interpreter. It reads one
 JSON request from stdin and writes JSON lines to the file that the request names, each as soon as it is known, so
 that a crash tells how far it came. With ``simulate`` torch is made to report other GPUs than the machine has;
-packages that are missing (and the kernel packages named) are replaced by stand-ins.
+packages that are missing (and the kernel packages named) are replaced by stand-ins. With ``fill_in`` torch and the
+GPUs are the real ones, and only packages that are missing are replaced.
 """
 
 from __future__ import annotations
@@ -344,9 +345,10 @@ def run(request: dict[str, Any], tell: Callable[..., None]) -> None:
     simulated: list[list[int]] = request["simulate"]
     tell("interpreter", executable=sys.executable, version=sys.version.split()[0], prefix=sys.prefix)
     finders: list[StandInFinder] = []
-    if simulated:
+    if simulated or request["fill_in"]:
+        always = request["stand_ins"] if simulated else ()
         finders = [
-            StandInFinder(request["package"], request["stand_ins"], True),
+            StandInFinder(request["package"], always, True),
             StandInFinder(request["package"], (), False, request["absent"]),
         ]
         sys.meta_path.insert(0, finders[0])

@@ -112,10 +112,12 @@ def probe(
     simulate: Sequence[SM] = (),
     stand_ins: Sequence[str] = (),
     absent: Sequence[str] = (),
+    fill_in: bool = False,
     seconds: float = 180,
 ) -> Report:
     """Ask the interpreter. In a simulation ``stand_ins`` are replaced, ``absent`` packages are left missing.
 
+    ``fill_in``: packages that are missing are replaced although nothing is simulated.
     Raises ProbeFailed when the interpreter cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="sm-patch-probe-") as folder:
@@ -128,6 +130,7 @@ def probe(
             "cuda": SIMULATED_CUDA,
             "stand_ins": list(stand_ins),
             "absent": list(absent),
+            "fill_in": fill_in,
             "questions": [{"id": q.id, "import": q.statement, "expression": q.expression} for q in asked],
         }
         ended, said = _run(interpreter, request, folder, seconds)

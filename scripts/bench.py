@@ -68,7 +68,7 @@ id: gates
 language: python
 rule:
   kind: identifier
-  regex: '^_*(is|use|can|has|on|supports?|requires?)_(\w*_)?(sm_?\d{2,3}|blackwell|hopper)|capability|device_sm|cuda_arch'
+  regex: '^_*(is|use|can|has|on|supports?|needs)_(\w*_)?(sm_?\d{2,3}|blackwell|hopper)|capability|device_sm|cuda_arch'
 """
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @command
 @click.option("--seconds", type=float, default=180.0, show_default=True, help="Stop the interpreter after this long.")
-def probe(options: Options, seconds: float) -> int:
+@click.option("--fill-in", is_flag=True, help="Put stand-ins in the place of missing packages (torch stays real).")
+def probe(options: Options, seconds: float, fill_in: bool) -> int:
     """Call the engine's predicates in its own interpreter, beside what its source says. With --sm torch is made to
     report that GPU; without, the machine's own are asked."""
     from patcher import catalogue
@@ -45,6 +46,7 @@ def probe(options: Options, seconds: float) -> int:
             simulate=simulate,
             stand_ins=getattr(data, "STAND_INS", ()),
             absent=getattr(data, "OTHER_VENDORS", ()),
+            fill_in=fill_in,
             seconds=seconds,
         )
         documents.append({"engine": engine.name, "root": str(root), **_data(report)})
@@ -86,9 +88,9 @@ def _show(report: Report) -> None:
         out(f"torch        {torch['version']}, built for {built}\n")
     if report.simulated:
         out(f"simulated    {', '.join(f'SM{sm}' for sm in report.simulated)} (CUDA 12.9), asked for with --sm\n")
-        if report.stand_ins:
-            out(f"stand-ins    {', '.join(report.stand_ins)}\n")
-    elif not report.gpus and not torch.get("error"):
+    if report.stand_ins:
+        out(f"stand-ins    {', '.join(report.stand_ins)}\n")
+    if not report.simulated and not report.gpus and not torch.get("error"):
         out("GPUs         torch sees none; --sm 120 simulates one\n")
     for gpu in report.gpus:
         major, minor = gpu["capability"]
