@@ -15,6 +15,7 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -135,6 +136,7 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Comes last: gives stand-ins for packages nothing else finds. Comes first for the ``always`` ones."""
 
     def __init__(self, engine: str, always: Sequence[str], only_always: bool, absent: Sequence[str] = ()) -> None:
+        self.engine = engine
         self.never = {engine, *absent}
         self.always = set(always)
         self.only_always = only_always
@@ -149,6 +151,8 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 return None
         elif "." in name and not isinstance(sys.modules.get(name.rpartition(".")[0]), StandInModule):
             return None  # a part that a real package lacks is really missing
+        elif "." not in name and _importer() not in (self.engine, "__main__"):
+            return None  # what another package merely tries to import must stay missing
         self.given.add(top)
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -157,6 +161,18 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         return None
+
+
+def _importer() -> str:
+    """The top-level package whose code is importing something right now."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        importing = name.partition(".")[0] in ("importlib", "_frozen_importlib", "_frozen_importlib_external")
+        if not importing and frame.f_code.co_name not in ("find_spec", "_importer"):
+            return name.partition(".")[0]
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
 
 
 # -- what torch says -----------------------------------------------------------------------------------------------
@@ -347,21 +363,26 @@ def run(request: dict[str, Any], tell: Callable[..., None]) -> None:
     finders: list[StandInFinder] = []
     if simulated or request["fill_in"]:
         always = request["stand_ins"] if simulated else ()
+        absent = [*request["absent"], *([] if simulated else ["torch"])]
         finders = [
             StandInFinder(request["package"], always, True),
-            StandInFinder(request["package"], (), False, request["absent"]),
+            StandInFinder(request["package"], (), False, absent),
         ]
-        sys.meta_path.insert(0, finders[0])
-        sys.meta_path.append(finders[1])
     torch = None
     tell("starting", what="import torch")
     try:
+        if simulated and importlib.util.find_spec("torch") is None:
+            sys.meta_path.append(finders[1])
         torch = importlib.import_module("torch")
         stub = isinstance(torch, StandInModule)
         facts = {} if stub else {"version": torch.__version__, "cuda": torch.version.cuda, "hip": torch.version.hip}
         tell("torch", stand_in=stub, **facts)
     except BaseException as error:
         tell("torch", error=cause(error))
+    if finders:  # only now: what a real torch merely tries to import must stay missing
+        sys.meta_path.insert(0, finders[0])
+        if finders[1] not in sys.meta_path:
+            sys.meta_path.append(finders[1])
     if torch is not None and not simulated:
         tell("starting", what="torch.cuda")
         try:

@@ -158,3 +158,16 @@ def test_a_crash_is_an_error(folder_of: Write) -> None:
     root = folder_of({**FILES, "torch/__init__.py": "import os\nos._exit(7)\n"})
     told = run("probe", root=root)
     assert told.exit_code == 3 and "import torch: the process ended with code 7" in told.stderr
+
+
+def test_missing_packages_can_be_filled_in_beside_the_real_torch(folder_of: Write) -> None:
+    files = {**FILES, **torch((12, 1))}
+    files["sglang/srt/utils/common.py"] = "import nowhere_to_be_found\n" + files["sglang/srt/utils/common.py"]
+    root = folder_of(files)
+    code, data = run_json("probe", "--fill-in", root=root)
+    (answer,) = data["installations"]
+    assert code == 0 and answer["stand_ins"] == ["nowhere_to_be_found"] and answer["gpus"][0]["capability"] == [12, 1]
+    assert answer["predicates"] and all(row["agrees"] and row["sm"] == "121" for row in answer["predicates"])
+    code, data = run_json("probe", root=root)
+    missing = data["installations"][0]["failed_imports"]["from sglang.srt.utils import is_sm121"]
+    assert missing["message"] == "No module named 'nowhere_to_be_found'"
