@@ -20,6 +20,7 @@ from patcher.arch import SM
 from patcher.environment import Installation, Surroundings
 
 _NVCC_SECONDS = 20
+_OTHERS_SHOWN = 8
 FAMILY_CODE = "12.9"
 """The first CUDA whose compiler has family targets (sm_120f) and SM121."""
 
@@ -109,7 +110,9 @@ def requirement_checks(installation: Installation, facts: Surroundings) -> list[
             others.append(f"{wanted} (found {version})")
     checks.append(Check(Verdict.OK, "version pins", f"{fitting} requirements are met"))
     if others:
-        checks.append(Check(Verdict.NOTE, "other version pins", f"{len(others)} are not met: {', '.join(others)}"))
+        more = f" and {len(others) - _OTHERS_SHOWN} more" if len(others) > _OTHERS_SHOWN else ""
+        listed = ", ".join(others[:_OTHERS_SHOWN]) + more
+        checks.append(Check(Verdict.NOTE, "other version pins", f"{len(others)} are not met: {listed}"))
     return checks
 
 
