@@ -32,7 +32,7 @@ from patcher.predicate import (
     is_function,
 )
 from patcher.scan import FileScan, Sighting, python_files
-from patcher.source import Source, SourceTree
+from patcher.source import Definition, Source, SourceTree, bodies
 
 CUDA_VERSIONS: tuple[str, ...] = (
     *(f"11.{n}" for n in range(9)),
@@ -318,12 +318,10 @@ class Finder:
                 continue
             nodes = [binding.node for binding in module.bindings.get(name, ())]
             found += [(module, name, n, form_of(n)) for n in nodes if not isinstance(n, ast.Import | ast.ImportFrom)]
-            for qualname, methods in module.source.definitions.items():
-                outer, _, last = qualname.rpartition(".")
-                if last == name and outer:
-                    owners = module.source.definitions.get(outer, [])
-                    if any(isinstance(owner, ast.ClassDef) for owner in owners):
-                        found += [(module, qualname, method, f"method, {form_of(method)}") for method in methods]
+            found += [
+                (module, f"{owner}.{name}", method, f"method, {form_of(method)}")
+                for owner, method in _methods(module.source.tree, name)
+            ]
         return found
 
     def _describe(self, module: Module, name: str, node: ast.stmt, form: str) -> Found:
@@ -606,6 +604,18 @@ class Finder:
         path = module.source.name
         gate = next((s for s in self._sightings(path) if s.line <= node.lineno <= s.end_line), None)
         return Use(module.name, path, node.lineno, within, via, gate)
+
+
+def _methods(tree: ast.AST, name: str, owner: str = "") -> Iterator[tuple[str, Definition]]:
+    """The functions of that name that are methods, each with its class's qualified name."""
+    for block in bodies(tree):
+        for node in block:
+            if isinstance(node, Definition):
+                if node.name == name and isinstance(tree, ast.ClassDef):
+                    yield owner, node
+                yield from _methods(node, name, f"{owner}.{node.name}" if owner else node.name)
+            else:
+                yield from _methods(node, name, owner)
 
 
 def form_of(node: ast.stmt) -> str:
