@@ -606,16 +606,17 @@ class Finder:
         return Use(module.name, path, node.lineno, within, via, gate)
 
 
-def _methods(tree: ast.AST, name: str, owner: str = "") -> Iterator[tuple[str, Definition]]:
+def _methods(tree: ast.AST, name: str, owner: str = "", in_class: bool = False) -> Iterator[tuple[str, Definition]]:
     """The functions of that name that are methods, each with its class's qualified name."""
     for block in bodies(tree):
         for node in block:
             if isinstance(node, Definition):
-                if node.name == name and isinstance(tree, ast.ClassDef):
+                if node.name == name and in_class:
                     yield owner, node
-                yield from _methods(node, name, f"{owner}.{node.name}" if owner else node.name)
+                qualname = f"{owner}.{node.name}" if owner else node.name
+                yield from _methods(node, name, qualname, isinstance(node, ast.ClassDef))
             else:
-                yield from _methods(node, name, owner)
+                yield from _methods(node, name, owner, in_class)
 
 
 def form_of(node: ast.stmt) -> str:
