@@ -280,6 +280,7 @@ class Inspector:
                 after = after.replaced({path: data})
                 after.edited_view(site)
             checks = self._prove(after, direction, sites, sms)
+            after._settled(gate, direction, sites, sms)
         except SmPatchError as error:
             error.what = f"{gate.id}: {error.what}"
             raise
@@ -308,12 +309,23 @@ class Inspector:
     def _prove(
         self, after: Inspector, direction: Direction, sites: Sequence[Site], sms: frozenset[SM]
     ) -> tuple[str, ...]:
-        checks: tuple[str, ...] = ()
+        checks: dict[str, None] = {}
         for path in dict.fromkeys(site.path for site in sites):
             here = [site for site in sites if site.path == path]
-            claim = Claim(here, direction, sms)
-            checks = prove(self.view(here[0]), after.edited_view(here[0]), claim)
-        return checks
+            claim = self.claim(here, direction, sms)
+            checks |= dict.fromkeys(prove(self.view(here[0]), after.edited_view(here[0]), claim))
+        return tuple(checks)
+
+    def claim(self, sites: Sequence[Site], direction: Direction, sms: frozenset[SM]) -> Claim:
+        """What an edit of these sites of one file has to prove: the targets, or some of them, written in our ways."""
+        spellings = [s.text for named, ways in self.engine.spellings.items() if named <= sms for s in ways]
+        return Claim(sites, direction, sms, tuple(spellings))
+
+    def _settled(self, gate: type[Gate], direction: Direction, sites: Sequence[Site], sms: frozenset[SM]) -> None:
+        """Plan again on the result: nothing may be left to do."""
+        for site in sites:
+            if self._edit(site, gate, direction, sms) is not None:
+                raise failed("settled", "planning again would edit it again", self.view(site).path)
 
 
 def default_gates(reports: Iterable[GateReport]) -> list[GateReport]:

@@ -13,25 +13,44 @@ import ast
 import builtins
 import operator
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from patcher.arch import ALL_SMS, SM
+from patcher.bindings import (
+    ANY,
+    READS,
+    Changed,
+    Locals,
+    Members,
+    bound_names,
+    changed_in,
+    class_members,
+    is_cache,
+    local_names,
+    never_surely,
+    rebound_globals,
+    walrus_names,
+)
 from patcher.source import Definition, Source, SourceTree, bodies
 
-_GLOBAL = re.compile(rb"^[ \t]+global[ \t]+([\w, \t]+)", re.MULTILINE)
 _STEP_LIMIT = 20_000
 _DEPTH_LIMIT = 60
 
 
 @dataclass(frozen=True)
 class World:
-    """What torch reports: ``kind`` is cuda, hip or cpu; ``capability`` what torch calls the device capability."""
+    """What torch reports: ``kind`` is cuda, hip, xpu, hpu, mps or cpu; ``capability`` the device capability."""
 
     kind: str
     capability: tuple[int, int] | None
     cuda: str | None = None
+    hip: str | None = None
+    initialized: bool = True
+    """Whether this process has used the GPU yet (``torch.cuda.is_initialized``)."""
 
     @property
     def sm(self) -> SM | None:
@@ -40,23 +59,51 @@ class World:
 
     def __str__(self) -> str:
         if self.sm is not None:
-            return f"SM{self.sm}"
-        return f"AMD gfx{self.capability[0]}{self.capability[1]}" if self.capability else "no GPU"
+            untouched = "" if self.initialized else " before its first use"
+            return f"SM{self.sm}{untouched}" if self.cuda == _CUDA else f"SM{self.sm} under CUDA {self.cuda}"
+        if self.capability:
+            name = f"AMD gfx{self.capability[0]}{self.capability[1]}"
+            return name if self.hip == _HIP else f"{name} under HIP {self.hip}"
+        return "no GPU" if self.kind == "cpu" else f"{self.kind.upper()} device"
 
 
-def cuda_world(sm: SM) -> World:
-    """A CUDA 12.9 machine with one GPU of this SM (new enough for every check, not yet 13)."""
-    return World("cuda", (sm.major, sm.minor), "12.9")
+_CUDA, _HIP = "12.9", "6.4"
+
+
+def cuda_world(sm: SM, cuda: str = _CUDA) -> World:
+    """A CUDA machine with one GPU of this SM; 12.9 is new enough for every check, and not yet 13."""
+    return World("cuda", (sm.major, sm.minor), cuda)
 
 
 # AMD GPUs report capabilities in the same range (RDNA4 says (12, 0)): an edit must not reach them.
 OTHER_WORLDS: tuple[World, ...] = (
-    World("hip", (9, 4)),
-    World("hip", (11, 0)),
-    World("hip", (12, 0)),
+    World("hip", (9, 4), hip=_HIP),
+    World("hip", (11, 0), hip=_HIP),
+    World("hip", (12, 0), hip=_HIP),
     World("cpu", None),
 )
 ALL_WORLDS: tuple[World, ...] = (*(cuda_world(sm) for sm in ALL_SMS), *OTHER_WORLDS)
+
+# What a proof asks besides: other versions of CUDA and HIP, other vendors, and SMs that no known product has.
+UNKNOWN_SMS = (SM(6, 0), SM(8, 8), SM(12, 9), SM(13, 0), SM(20, 0))
+_BLACKWELL_NEEDS = "12.8"
+
+
+def _proof_worlds() -> tuple[World, ...]:
+    versions = ("12.4", "12.8", "13.0")
+    more = [
+        cuda_world(sm, cuda)
+        for sm in (*ALL_SMS, *UNKNOWN_SMS)
+        for cuda in (*versions, *((_CUDA,) if sm in UNKNOWN_SMS else ()))
+        if sm.major < 10 or cuda >= _BLACKWELL_NEEDS
+    ]
+    amd = [World("hip", world.capability, hip="6.3") for world in OTHER_WORLDS if world.kind == "hip"]
+    return (*ALL_WORLDS, *more, *amd, World("xpu", None), World("hpu", None), World("mps", None))
+
+
+PROOF_WORLDS = _proof_worlds()
+# Before its first use some engines ask the driver for the SM, which nothing here can answer.
+UNTOUCHED_WORLDS = tuple(World("cuda", (sm.major, sm.minor), _CUDA, initialized=False) for sm in ALL_SMS)
 
 
 class _Unknown:
@@ -71,11 +118,17 @@ UNKNOWN = _Unknown()
 
 
 class Raises(Exception):
-    """The interpreted code raises: ``kind`` is the exception's name."""
+    """The interpreted code raises: ``kind`` is the exception's name, ``builtin`` the class if it is Python's own."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, builtin: type[BaseException] | None = None) -> None:
         super().__init__(kind)
         self.kind = kind
+        own = getattr(builtins, kind, None)
+        self.builtin = builtin or (own if isinstance(own, type) and issubclass(own, BaseException) else None)
+
+    def again(self) -> Raises:
+        """The same without its traceback, which keeps every frame."""
+        return Raises(self.kind, self.builtin)
 
 
 class _GiveUp(Exception):
@@ -122,10 +175,14 @@ class _Method:
 
 @dataclass(frozen=True)
 class Binding:
-    """One place that binds a module-level name. ``guards``: the if-tests around it, with their side."""
+    """One place that binds a module-level name. ``guards``: the if-tests around it, with their side.
+
+    ``straight``: where they hold it is surely executed; not so under ``try``, in a loop, in a ``match``.
+    """
 
     node: ast.stmt
     guards: tuple[tuple[ast.expr, bool], ...]
+    straight: bool = True
 
 
 class Module:
@@ -138,27 +195,43 @@ class Module:
         self.bindings: dict[str, list[Binding]] = {}
         self.stars: list[ast.ImportFrom] = []
         # A name that some function rebinds is a variable: what the module first gave it says nothing.
-        self.rebound = {
-            name.strip().decode()
-            for match in (_GLOBAL.finditer(source.data) if b"global" in source.data else ())
-            for name in match[1].split(b",")
-        }
-        self._collect(source.tree.body, ())
+        self.rebound = rebound_globals(source.data)
+        self._walrus = b":=" in source.data
+        self._changes: dict[tuple[str, bool], bool] = {}
+        self._collect(source.tree.body, (), True)
 
-    def _collect(self, body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...]) -> None:
+    def _collect(self, body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...], straight: bool) -> None:
         for node in body:
-            if isinstance(node, ast.If):
-                self._collect(node.body, (*guards, (node.test, True)))
-                self._collect(node.orelse, (*guards, (node.test, False)))
-                continue
+            names = bound_names(node)
             if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
                 self.stars.append(node)
-                continue
-            for name in bound_names(node):
-                self.bindings.setdefault(name, []).append(Binding(node, guards))
-            if not isinstance(node, Definition):
+                names = [ANY]
+            for name in names:
+                sure = straight and not never_surely(node)
+                self.bindings.setdefault(name, []).append(Binding(node, guards, sure))
+            for name in walrus_names(node) if self._walrus else ():
+                # Not the statement itself: it binds the name in passing, to what is not followed here.
+                passing = ast.copy_location(ast.Pass(), node)
+                self.bindings.setdefault(name, []).append(Binding(passing, guards, False))
+            if isinstance(node, ast.If):
+                self._collect(node.body, (*guards, (node.test, True)), straight)
+                self._collect(node.orelse, (*guards, (node.test, False)), straight)
+            elif not isinstance(node, Definition):
                 for inner in bodies(node):
-                    self._collect(inner, guards)
+                    self._collect(inner, guards, False)
+
+    @cached_property
+    def changed(self) -> Changed:
+        """What the module's own code changes in place."""
+        return changed_in(self.source.tree)
+
+    def changes(self, name: str, container: bool) -> bool:
+        """Whether the module changes the container or the object behind a name of its own."""
+        if (name, container) not in self._changes:
+            touched = re.search(rb"\b" + re.escape(name.encode()) + rb"\s*[\[.]|attr(__)?\(|item__\(", self.source.data)
+            changes = touched and (name in self.changed.stored or (container and name in self.changed.called))
+            self._changes[name, container] = bool(changes)
+        return self._changes[name, container]
 
     def absolute(self, node: ast.ImportFrom) -> str:
         """The absolute name of the module that a ``from`` import names."""
@@ -169,54 +242,17 @@ class Module:
         return ".".join([*parts[:keep], *([node.module] if node.module else [])])
 
 
-def bound_names(node: ast.stmt) -> list[str]:
-    """The names a statement binds itself (not those of the statements inside it)."""
-    if isinstance(node, Definition):
-        return [node.name]
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [alias.asname or alias.name.split(".")[0] for alias in node.names if alias.name != "*"]
-    targets: list[ast.expr] = []
-    if isinstance(node, ast.Assign):
-        targets = node.targets
-    elif (isinstance(node, ast.AnnAssign) and node.value is not None) or isinstance(node, ast.AugAssign | ast.For):
-        targets = [node.target]
-    elif isinstance(node, ast.With):
-        targets = [item.optional_vars for item in node.items if item.optional_vars]
-    names = []
-    for target in targets:
-        names += [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    return names
-
-
-def _local_bindings(
-    function: ast.FunctionDef | ast.AsyncFunctionDef,
-) -> tuple[set[str], dict[str, list[ast.AST]]]:
-    """A function's parameters, and what binds each other name in it (a bare name where it is no statement)."""
-    arguments = function.args
-    parameters = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
-    parameters |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a}
-    binders: dict[str, list[ast.AST]] = {}
-    stores: dict[str, int] = {}
-    for node in ast.walk(function):
-        if isinstance(node, ast.stmt) and node is not function:
-            for name in bound_names(node):
-                binders.setdefault(name, []).append(node)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-            stores[node.id] = stores.get(node.id, 0) + 1
-    for name, count in stores.items():
-        known = binders.setdefault(name, [])
-        if count > len(known):  # bound in a way that is no statement: a walrus, a comprehension, del
-            known.extend([function] * (count - len(known)))
-    return parameters, binders
-
-
 @dataclass
 class Scope:
-    """Where a name is looked up: a module and, inside a function, that function or a call's variables."""
+    """Where a name is looked up: a module and, inside a function, that function or a call's variables.
+
+    ``line``: in a statement of the module itself, its line; what is bound further down is not yet there.
+    """
 
     module: Module
     function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     variables: dict[str, Any] | None = None
+    line: int = 0
 
 
 class Predicates:
@@ -227,10 +263,12 @@ class Predicates:
         self.package = package  # names are followed inside this package only
         self._modules: dict[str, Module | None] = {}
         # What was worked out, by the module it belongs to (so that a module can be forgotten).
-        self._values: dict[Module, dict[tuple[World, str], Any]] = {}
-        self._calls: dict[Module, dict[tuple[Any, ...], Any]] = {}
-        self._locals: dict[Module, dict[ast.AST, tuple[set[str], dict[str, list[ast.AST]]]]] = {}
+        self._values: dict[Module, dict[tuple[World, str, int], Any]] = {}
+        self._calls: dict[Module, dict[tuple[Any, ...], tuple[Any, int]]] = {}
+        self._locals: dict[Module, dict[ast.AST, Locals]] = {}
+        self._members: dict[Module, dict[ast.AST, Members]] = {}
         self._steps = 0
+        self._doubts = 0  # how often something was met that may as well raise
         self._depth = 0
         self._world = ALL_WORLDS[0]
 
@@ -263,7 +301,7 @@ class Predicates:
 
     def forget(self, module: Module) -> None:
         """Let go of a module that no other refers to, and of what was worked out in it."""
-        for kept in (self._values, self._calls, self._locals):
+        for kept in (self._values, self._calls, self._locals, self._members):
             kept.pop(module, None)
 
     def known_module(self, name: str) -> Module | None:
@@ -273,6 +311,11 @@ class Predicates:
     def module_at(self, path: str) -> Module | None:
         """The module of the file at ``path``."""
         return self.module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+
+    @property
+    def relied_on(self) -> set[tuple[str, str]]:
+        """Every module-level name that an answer so far rests on: module and name."""
+        return {(module.name, name) for module, values in self._values.items() for _, name, _ in values}
 
     # -- the public question -----------------------------------------------------------------------------
 
@@ -304,86 +347,138 @@ class Predicates:
     def _name(self, name: str, scope: Scope) -> Any:
         if scope.variables is not None and name in scope.variables:
             return scope.variables[name]
-        if scope.function is not None and scope.variables is None:
+        if scope.function is not None:
             local = self._local(name, scope)
             if local is not None:
                 return local[0]
-        return self._global(name, scope.module)
+        return self._global(name, scope.module, scope.line)
+
+    def _local_names(self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Locals:
+        kept = self._locals.setdefault(module, {})
+        if function not in kept:
+            kept[function] = local_names(function)
+        return kept[function]
 
     def _local(self, name: str, scope: Scope) -> tuple[Any] | None:
         """A function's own name: known when it is bound exactly once, by a plain assignment or import."""
         assert scope.function is not None
-        kept = self._locals.setdefault(scope.module, {})
-        if scope.function not in kept:
-            kept[scope.function] = _local_bindings(scope.function)
-        parameters, binders = kept[scope.function]
-        if name in parameters:
-            return (UNKNOWN,)
-        found = binders.get(name)
-        if found is None:
+        own = self._local_names(scope.function, scope.module)
+        if name not in own:
             return None
-        if len(found) == 1 and isinstance(found[0], ast.Assign | ast.Import | ast.ImportFrom):
-            return (self._bound_value(found[0], name, scope),)
-        return (UNKNOWN,)
+        found = own.binders.get(name, ())
+        # In a running call what is bound so far is in its variables; the rest is bound in ways not followed.
+        if name in own.parameters or scope.variables is not None or len(found) != 1:
+            return (UNKNOWN,)
+        if not isinstance(found[0], ast.Assign | ast.Import | ast.ImportFrom) or name not in bound_names(found[0]):
+            return (UNKNOWN,)
+        value = self._bound_value(found[0], name, scope)
+        changes = own.changed.stored | (own.changed.called if isinstance(value, _CONTAINERS) else set())
+        return (UNKNOWN if isinstance(value, _CHANGING) and name in changes else value,)
 
-    def _global(self, name: str, module: Module) -> Any:
+    def _global(self, name: str, module: Module, line: int = 0) -> Any:
+        if name == "__debug__":
+            return UNKNOWN
         try:
-            return self._module_attribute(module, name)
+            if module.bindings.keys().isdisjoint((name, ANY)) and module.rebound.isdisjoint((name, ANY)):
+                raise Raises("NameError")
+            return self._module_attribute(module, name, line)
         except Raises:
             if hasattr(builtins, name):
                 return getattr(builtins, name)
             raise Raises("NameError") from None
 
-    def _module_attribute(self, module: Module, name: str) -> Any:
-        key = (self._world, name)
+    def _module_attribute(self, module: Module, name: str, line: int = 0) -> Any:
+        if line and len(module.bindings.get(name, ())) < 2:
+            line = 0
+        key = (self._world, name, line)
         values = self._values.setdefault(module, {})
         if key not in values:
             values[key] = UNKNOWN  # a cycle of imports or definitions ends here
+            doubts = self._doubts
             try:
-                values[key] = self._find_module_attribute(module, name)
+                values[key] = self._find_module_attribute(module, name, line)
             except Raises as error:
-                values[key] = Raises(error.kind)  # without its traceback, which keeps every frame
+                values[key] = error.again()
             except _GiveUp:
                 values[key] = UNKNOWN
+            self._doubts = doubts  # the module was executed long before
         value = values[key]
         if isinstance(value, Raises):
-            raise Raises(value.kind)
+            raise value.again()
         return value
 
-    def _find_module_attribute(self, module: Module, name: str) -> Any:
-        if name in module.rebound:
+    def _find_module_attribute(self, module: Module, name: str, line: int) -> Any:
+        if name in module.rebound or ANY in module.rebound:
             return UNKNOWN
-        candidates: list[Binding] = []
-        for binding in module.bindings.get(name, ()):
+        values: list[Any] = []
+        for binding in self._last_first(module, name):
+            if line and binding.node.lineno >= line:
+                continue
             sides = [self._side(test, side, module) for test, side in binding.guards]
             if False in sides:
                 continue
-            if None not in sides:
-                candidates.clear()  # surely executed: what came before is overwritten
-            candidates.append(binding)
-        values = [self._bound_value(binding.node, name, Scope(module)) for binding in candidates]
-        if values:
-            return values[0] if all(_same(value, values[0]) for value in values) else UNKNOWN
-        if not name.startswith("_"):
-            for star in reversed(module.stars):
-                origin = self.module(module.absolute(star))
-                if origin is None or origin is module:
+            if isinstance(binding.node, ast.ImportFrom) and binding.node.names[0].name == ANY:
+                given = self._from_star(binding.node, name, module)
+                if given is None:
                     continue
+                values.append(given[0])
+            else:
+                scope = Scope(module, line=binding.node.lineno)
                 try:
-                    return self._module_attribute(origin, name)
+                    values.append(self._bound_value(binding.node, name, scope))
                 except Raises:
-                    continue
+                    if binding.straight:
+                        raise
+                    values.append(UNKNOWN)  # what happens then is up to the code around it
+            if binding.straight and None not in sides:
+                break  # surely executed: what came before is overwritten
+        else:
+            if values:
+                return UNKNOWN  # perhaps none of them was executed
+        if values:
+            value = values[0] if all(_same(value, values[0]) for value in values) else UNKNOWN
+            changing = isinstance(value, _CHANGING) and module.changes(name, isinstance(value, _CONTAINERS))
+            return UNKNOWN if changing else value
         submodule = self.module(f"{module.name}.{name}") if module.is_package else None
         if submodule is not None:
             return submodule
-        if any(self.module(module.absolute(star)) is None for star in module.stars):
-            return UNKNOWN  # it may come from a module outside the tree
+        if "__getattr__" in module.bindings or any(self.module(module.absolute(star)) is None for star in module.stars):
+            return UNKNOWN  # it may come from a module outside the tree, or be made when asked for
         raise Raises("ImportError")
+
+    def _last_first(self, module: Module, name: str) -> list[Binding]:
+        """What may bind a name, star imports included, the last one first."""
+        found = module.bindings.get(name, [])
+        if not module.stars:
+            return found[::-1]
+        if found and found[-1].straight and not found[-1].guards and found[-1].node.lineno > module.stars[-1].lineno:
+            return found[::-1]
+        return sorted((*found, *module.bindings[ANY]), key=lambda binding: -binding.node.lineno)
+
+    def _from_star(self, node: ast.ImportFrom, name: str, module: Module) -> tuple[Any] | None:
+        """What a star import gives for a name; None when it gives no such name."""
+        origin = self.module(module.absolute(node))
+        if origin is None:
+            return (UNKNOWN,) if name in module.bindings and not name.startswith("_") else None
+        if origin is module:
+            return None
+        if "__all__" in origin.bindings:
+            listed = self._module_attribute(origin, "__all__")
+            if not isinstance(listed, list | tuple):
+                return (UNKNOWN,)
+            if name not in listed:
+                return None
+        elif name.startswith("_"):
+            return None
+        try:
+            return (self._module_attribute(origin, name),)
+        except Raises:
+            return None
 
     def _side(self, test: ast.expr, side: bool, module: Module) -> bool | None:
         """Whether an if-test takes this side; None when not known."""
         try:
-            truth = _truth(self._eval(test, Scope(module)))
+            truth = _truth(self._eval(test, Scope(module, line=test.lineno)))
         except (Raises, _GiveUp):
             return None
         return None if truth is None else truth is side
@@ -392,7 +487,8 @@ class Predicates:
         if isinstance(node, ast.FunctionDef):
             return self._decorated(node, scope)
         if isinstance(node, ast.ClassDef):
-            return _Class(scope.module, node)
+            plain = all(self._decorator(d, scope) in _PLAIN_CLASS for d in node.decorator_list)
+            return _Class(scope.module, node) if plain else UNKNOWN
         if isinstance(node, ast.Import):
             return self._imported_module(node, name)
         if isinstance(node, ast.ImportFrom):
@@ -417,27 +513,45 @@ class Predicates:
         return UNKNOWN
 
     def _decorated(self, node: ast.FunctionDef, scope: Scope) -> Any:
-        for decorator in node.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            text = ast.unparse(called)
-            # A cache gives what the function gives; any other decorator may give anything.
-            if "cache" not in text and text not in ("staticmethod", "classmethod", "property"):
-                return UNKNOWN
+        # A cache gives what the function gives; any other decorator may give anything.
+        if any(self._decorator(d, scope) not in ("cache", "staticmethod", "classmethod") for d in node.decorator_list):
+            return UNKNOWN
         return _Function(scope.module, node)
+
+    def _decorator(self, node: ast.expr, scope: Scope) -> str:
+        """What a decorator is, by what its name is bound to: ``cache``, a builtin, a dotted name, or nothing known."""
+        called = node.func if isinstance(node, ast.Call) else node
+        try:
+            value = self._eval(called, scope)
+        except (Raises, _GiveUp):
+            return ""
+        if isinstance(value, _External):
+            return "cache" if value.name in _CACHES else value.name
+        if isinstance(value, _Function) and called is node and is_cache(value.node):
+            return "cache"
+        return value.__name__ if value in (property, staticmethod, classmethod) else ""
 
     def _imported_module(self, node: ast.Import, name: str) -> Any:
         for alias in node.names:
             if alias.asname == name:
+                self._imports(alias.name)
                 return self.module(alias.name) or _External(alias.name)
             if alias.asname is None and alias.name.split(".")[0] == name:
+                self._imports(alias.name)
                 return self.module(name) or _External(name)
         return UNKNOWN
 
     def _imported_name(self, module: str, name: str) -> Any:
+        self._imports(module)
         found = self.module(module)
         if found is None:
             return self.module(f"{module}.{name}") or _External(f"{module}.{name}")
         return self._module_attribute(found, name)
+
+    def _imports(self, module: str) -> None:
+        """An import may fail, but for torch, which every answer takes for granted, and Python's own modules."""
+        if module.split(".")[0] not in ("torch", *sys.stdlib_module_names):
+            self._doubts += 1
 
     # -- expressions -------------------------------------------------------------------------------------------
 
@@ -446,7 +560,10 @@ class Predicates:
         if self._steps > _STEP_LIMIT:
             raise _GiveUp
         method = getattr(self, f"_eval_{type(node).__name__}", None)
-        return method(node, scope) if method else UNKNOWN
+        value = method(node, scope) if method else UNKNOWN
+        if value is UNKNOWN:
+            self._doubts += 1
+        return value
 
     def _eval_Constant(self, node: ast.Constant, scope: Scope) -> Any:
         return node.value
@@ -587,6 +704,8 @@ class Predicates:
             return self._instance_attribute(value, name)
         if isinstance(value, dict) and name == "get":
             return _Method(lambda key, default=None: value.get(key, default))
+        if isinstance(value, dict | list | set) and name not in READS:
+            raise _GiveUp  # it changes the container
         if isinstance(value, str) and name in ("split", "startswith", "strip", "lower"):
             return _Method(getattr(value, name))
         if isinstance(value, SM) and name in ("major", "minor"):
@@ -598,33 +717,47 @@ class Predicates:
         world = self._world
         facts: dict[str, Any] = {
             "torch.version.cuda": world.cuda,
-            "torch.version.hip": "6.4" if world.kind == "hip" else None,
+            "torch.version.hip": world.hip,
         }
         if dotted in facts:
             return facts[dotted]
+        if not dotted.startswith("torch.") or dotted.count(".") > 1:
+            self._doubts += 1  # it may not be there
         return _External(dotted)
 
     def _instance_attribute(self, value: _Instance, name: str) -> Any:
+        own = self._members_of(value.cls)
+        if name in own.reset or ANY in own.reset or "__getattribute__" in own.bound:
+            return UNKNOWN
         if name in value.fields:
             return value.fields[name]
-        for node in value.cls.node.body:
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                function = _Function(value.cls.module, node, bound=value)
-                kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
-                if not kinds:
-                    return function
-                if all(kind == "property" or "cache" in kind for kind in kinds):
-                    return self._call(function, (), {})
+        if name in own.bound:
+            node, sure = own.bound[name][-1]
+            if not sure or not isinstance(node, ast.FunctionDef):
                 return UNKNOWN
-        for node in value.cls.node.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "__getattr__" and not value.cls.node.bases:
+            function = _Function(value.cls.module, node, bound=value)
+            kinds = {self._decorator(decorator, Scope(value.cls.module)) for decorator in node.decorator_list}
+            if kinds <= {"cache"}:
+                return function
+            if kinds <= {"cache", "property", "functools.cached_property"}:
+                return self._call(function, (), {})
+            return UNKNOWN
+        if "__getattr__" in own.bound and not value.cls.node.bases:
+            node, sure = own.bound["__getattr__"][-1]
+            if sure and isinstance(node, ast.FunctionDef) and not node.decorator_list:
                 return self._call(_Function(value.cls.module, node, bound=value), (name,), {})
         return UNKNOWN
+
+    def _members_of(self, cls: _Class) -> Members:
+        kept = self._members.setdefault(cls.module, {})
+        if cls.node not in kept:
+            kept[cls.node] = class_members(cls.node)
+        return kept[cls.node]
 
     # -- calls -----------------------------------------------------------------------------------------------
 
     def _eval_Call(self, node: ast.Call, scope: Scope) -> Any:
-        if _is_objects(node.func, "__getattribute__") and len(node.args) == 2:
+        if _is_of_object(node.func, "__getattribute__") and len(node.args) == 2:
             target, name = self._eval(node.args[0], scope), self._eval(node.args[1], scope)
             return target.fields.get(name, UNKNOWN) if isinstance(target, _Instance) else UNKNOWN
         function = self._eval(node.func, scope)
@@ -657,25 +790,33 @@ class Predicates:
         return UNKNOWN
 
     def _call_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        key = (self._world, function.node, function.bound, args, tuple(kwargs.items()))
+        key = (self._world, function.node, function.bound, _typed(args), _typed(tuple(kwargs.items())))
         try:
             hash(key)
         except TypeError:
             return self._run_function(function, args, kwargs)
         calls = self._calls.setdefault(function.module, {})
         if key not in calls:
+            before = self._doubts
             try:
-                calls[key] = self._run_function(function, args, kwargs)
+                result = self._run_function(function, args, kwargs)
             except Raises as error:
-                calls[key] = Raises(error.kind)
-        result = calls[key]
+                result = error.again()
+            calls[key] = (result, self._doubts - before)
+        else:
+            self._doubts += calls[key][1]
+        result = calls[key][0]
         if isinstance(result, Raises):
-            raise Raises(result.kind)
+            raise result.again()
         return result
 
     def _run_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         node = function.node
         if node.args.vararg or node.args.kwarg:
+            raise _GiveUp
+        if isinstance(node, ast.Lambda) and any(isinstance(part, ast.NamedExpr | ast.Yield) for part in ast.walk(node)):
+            raise _GiveUp
+        if not isinstance(node, ast.Lambda) and self._local_names(node, function.module).generator:
             raise _GiveUp
         if function.bound is not None:
             args = (function.bound, *args)
@@ -693,7 +834,7 @@ class Predicates:
                 variables[keyword.arg] = self._eval(kw_default, Scope(function.module))
         variables.update(zip(names, args, strict=False))
         variables.update(kwargs)
-        if any(name not in variables for name in names):
+        if any(name not in variables for name in names) or not set(kwargs) <= set(names):
             raise Raises("TypeError")
         self._depth += 1
         if self._depth > _DEPTH_LIMIT:
@@ -705,10 +846,15 @@ class Predicates:
         return None if result is _FELL_THROUGH else result
 
     def _construct(self, cls: _Class, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        own = self._members_of(cls)
+        if "__new__" in own.bound or cls.node.keywords:
+            return UNKNOWN
         instance = _Instance(cls)
-        for node in cls.node.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                self._run_function(_Function(cls.module, node, bound=instance), args, kwargs)
+        if "__init__" in own.bound:
+            node, sure = own.bound["__init__"][-1]
+            if not sure or not isinstance(node, ast.FunctionDef) or node.decorator_list:
+                return UNKNOWN
+            self._run_function(_Function(cls.module, node, bound=instance), args, kwargs)
         return instance
 
     def _call_external(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -718,9 +864,9 @@ class Predicates:
         if name == "functools.partial" and args:
             return _Partial(args[0], args[1:], kwargs)
         if name == "torch.cuda.is_available":
-            return world.kind != "cpu"
+            return world.capability is not None
         if name == "torch.cuda.is_initialized":
-            return world.kind != "cpu"
+            return world.initialized and world.capability is not None
         if name == "torch.cuda.get_device_capability":
             if world.capability is None:
                 raise Raises("RuntimeError")
@@ -729,8 +875,8 @@ class Predicates:
             if world.capability is None:
                 raise Raises("RuntimeError")
             return SM(*world.capability)
-        if name in ("torch.hpu.is_available", "torch.xpu.is_available", "torch.mps.is_available"):
-            return False
+        if name in _OTHER_VENDORS:
+            return world.kind == _OTHER_VENDORS[name]
         return UNKNOWN
 
     def _call_builtin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -753,6 +899,7 @@ class Predicates:
                 return True if asks else self._attribute(value, name)
             if value.name in ("torch", "torch.version") and name in ("hip", "musa", "hpu", "npu", "xpu"):
                 exists = value.name == "torch.version" and name in ("hip", "xpu")
+                exists = exists or (value.name == "torch" and name == self._world.kind)
                 return exists if asks else UNKNOWN
             return UNKNOWN
         if asks:
@@ -775,7 +922,7 @@ class Predicates:
             if isinstance(node, ast.Try):
                 return self._run_try(node, rest, scope)
             if isinstance(node, ast.Raise):
-                raise Raises(_exception_name(node))
+                raise self._raised(node, scope)
             self._run_simple(node, scope)
         return _FELL_THROUGH
 
@@ -783,48 +930,153 @@ class Predicates:
         test = _truth(self._eval(node.test, scope))
         if test is not None:
             return self._run([*(node.body if test else node.orelse), *rest], scope)
-        results = []
-        for branch in (node.body, node.orelse):
+        return self._either([[*node.body, *rest], [*node.orelse, *rest]], scope)
+
+    def _either(self, ways: list[list[ast.stmt]], scope: Scope, lost: Sequence[str] = ()) -> Any:
+        """Run each of the ways that may be taken, ``lost`` names not known; what they agree on is known."""
+        results, ends = [], []
+        for way in ways:
             fork = Scope(scope.module, scope.function, dict(scope.variables or {}))
+            assert fork.variables is not None
+            fork.variables.update(dict.fromkeys(lost, UNKNOWN))
             try:
-                results.append(self._run([*branch, *rest], fork))
+                results.append(self._run(way, fork))
             except Raises:
+                self._doubts += 1
                 results.append(UNKNOWN)
-        return results[0] if _same(*results) else UNKNOWN
+            ends.append(fork.variables)
+        self._join(scope, ends)
+        return results[0] if all(_same(result, results[0]) for result in results) else UNKNOWN
+
+    def _join(self, scope: Scope, ends: list[dict[str, Any]]) -> None:
+        assert scope.variables is not None
+        for name in set().union(*ends):
+            values = [end.get(name, UNKNOWN) for end in ends]
+            scope.variables[name] = values[0] if all(_same(value, values[0]) for value in values) else UNKNOWN
 
     def _run_try(self, node: ast.Try, rest: list[ast.stmt], scope: Scope) -> Any:
+        assert scope.variables is not None
         if node.finalbody:
             raise _GiveUp
+        before, doubts = dict(scope.variables), self._doubts
+        caught: ast.ExceptHandler | None = None
+        result: Any = _FELL_THROUGH
         try:
-            result = self._run([*node.body, *node.orelse], scope)
+            result = self._run(node.body, scope)
         except Raises as error:
-            for handler in node.handlers:
-                caught = ast.unparse(handler.type) if handler.type else "Exception"
-                if error.kind in caught or "Exception" in caught:
-                    return self._run([*handler.body, *rest], scope)
-            raise
-        return self._run(rest, scope) if result is _FELL_THROUGH else result
+            if self._doubts == doubts:
+                caught = self._handler(node.handlers, error, scope)
+                if caught is None:
+                    raise
+                scope.variables[_RAISED] = error
+        if self._doubts != doubts:
+            # Something in the body may have raised, so each handler may run, from anywhere in the body.
+            bound = [
+                n for s in node.body for part in ast.walk(s) if isinstance(part, ast.stmt) for n in bound_names(part)
+            ]
+            names = [handler.name for handler in node.handlers if handler.name]
+            start = Scope(scope.module, scope.function, before)
+            handled = self._either([[*h.body, *rest] for h in node.handlers], start, [*bound, *names, _RAISED])
+            ended = result if result is not _FELL_THROUGH else self._either([[*node.orelse, *rest]], scope)
+            assert start.variables is not None
+            self._join(scope, [scope.variables, start.variables])
+            return ended if _same(ended, handled) else UNKNOWN
+        if caught is not None:
+            if caught.name:
+                scope.variables[caught.name] = UNKNOWN
+            return self._run([*caught.body, *rest], scope)
+        return self._run([*node.orelse, *rest], scope) if result is _FELL_THROUGH else result
+
+    def _handler(self, handlers: list[ast.ExceptHandler], error: Raises, scope: Scope) -> ast.ExceptHandler | None:
+        """The handler that takes an exception; gives up where its classes are not Python's own."""
+        for handler in handlers:
+            if handler.type is None:
+                return handler
+            listed = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            classes = [self._eval(part, scope) for part in listed]
+            if error.builtin is None or not all(_is_exception(cls) for cls in classes):
+                raise _GiveUp
+            if issubclass(error.builtin, tuple(classes)):
+                return handler
+        return None
+
+    def _raised(self, node: ast.Raise, scope: Scope) -> Raises:
+        assert scope.variables is not None
+        if node.exc is None:
+            error = scope.variables.get(_RAISED)
+            if not isinstance(error, Raises):
+                raise _GiveUp
+            return error
+        named = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        cls = self._eval(named, scope)
+        if _is_exception(cls):
+            return Raises(cls.__name__, cls)
+        return Raises(f"{ast.unparse(named)} (not a builtin)")
 
     def _run_simple(self, node: ast.stmt, scope: Scope) -> None:
         assert scope.variables is not None
         if isinstance(node, ast.Expr):
             self._run_expression(node.value, scope)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom):
+            for target in node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]:
+                self._store(target, scope)
             for name in bound_names(node):
                 scope.variables[name] = self._bound_value(node, name, scope)
         elif isinstance(node, ast.Assert):
-            if _truth(self._eval(node.test, scope)) is False:
+            truth = _truth(self._eval(node.test, scope))
+            if truth is False:
                 raise Raises("AssertionError")
         elif not isinstance(node, ast.Pass | ast.Global):
             raise _GiveUp
 
+    def _store(self, target: ast.expr | None, scope: Scope) -> None:
+        """An attribute that is set becomes a variable; a container that is changed is followed no further."""
+        if isinstance(target, ast.Tuple | ast.List):
+            for part in target.elts:
+                self._store(part, scope)
+        elif isinstance(target, ast.Attribute | ast.Subscript):
+            value = self._eval(target.value, scope)
+            if isinstance(value, _Instance) and isinstance(target, ast.Attribute):
+                value.fields[target.attr] = UNKNOWN
+            elif value is not UNKNOWN and not isinstance(value, _External):
+                raise _GiveUp
+        elif isinstance(target, ast.Starred):
+            raise _GiveUp
+
     def _run_expression(self, node: ast.expr, scope: Scope) -> None:
         # A class that sets its fields past its own __setattr__ does not reassign them; ``self.x = …`` is a variable.
-        if isinstance(node, ast.Call) and _is_objects(node.func, "__setattr__") and len(node.args) == 3:
+        if isinstance(node, ast.Call) and _is_of_object(node.func, "__setattr__") and len(node.args) == 3:
             target, name = self._eval(node.args[0], scope), self._eval(node.args[1], scope)
             if isinstance(target, _Instance) and isinstance(name, str):
                 target.fields[name] = self._eval(node.args[2], scope)
-        # Any other bare call (logging, warnings) has no bearing on the value.
+            return
+        if isinstance(node, ast.Constant):
+            return
+        # Any other bare call (logging, warnings) has no bearing on the value, unless it raises or changes something.
+        try:
+            self._eval(node, scope)
+        except _GiveUp:
+            if not isinstance(node, ast.Call) or self._reaches_state(node, scope):
+                raise
+            self._doubts += 1
+        if isinstance(node, ast.Call) and any(isinstance(a, ast.Name) for a in node.args):
+            given = [self._name(a.id, scope) for a in node.args if isinstance(a, ast.Name)]
+            if any(isinstance(value, _CONTAINERS) for value in given):
+                raise _GiveUp
+
+    def _reaches_state(self, node: ast.Call, scope: Scope) -> bool:
+        """Whether a call is made on, or is given, something that it could change."""
+        parts = [*node.args, *(k.value for k in node.keywords)]
+        if isinstance(node.func, ast.Attribute):
+            parts.append(node.func.value)
+        for part in parts:
+            try:
+                value = self._eval(part, scope)
+            except _GiveUp:
+                return True
+            if isinstance(value, _CHANGING):
+                return True
+        return False
 
 
 class _FellThrough:
@@ -832,6 +1084,38 @@ class _FellThrough:
 
 
 _FELL_THROUGH = _FellThrough()
+
+
+_CONTAINERS = (dict, list, set)
+_CHANGING = (dict, list, set, _Instance, _Class)
+_RAISED = " raised"  # no identifier: the exception that a handler is handling
+_CACHES = ("functools.lru_cache", "functools.cache")
+_PLAIN_CLASS = ("dataclasses.dataclass", "functools.total_ordering", "enum.unique", "typing.final")
+_OTHER_VENDORS = {
+    "torch.hpu.is_available": "hpu",
+    "torch.xpu.is_available": "xpu",
+    "torch.mps.is_available": "mps",
+    "torch.backends.mps.is_available": "mps",
+}
+
+
+def _is_of_object(node: ast.expr, name: str) -> bool:
+    """Whether an expression is ``object.name``."""
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == name
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "object"
+    )
+
+
+def _typed(value: Any) -> Any:
+    """A key in which ``1``, ``1.0`` and ``True`` differ."""
+    return (tuple, *map(_typed, value)) if isinstance(value, tuple) else (type(value), value)
+
+
+def _is_exception(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
 
 
 def is_function(value: Any) -> bool:
@@ -851,7 +1135,12 @@ def _truth(value: Any) -> bool | None:
     """The truth of a value, None when it is not known (something outside the source may be anything)."""
     if value is UNKNOWN or isinstance(value, _External):
         return None
-    return True if _opaque(value) or isinstance(value, _Instance) else bool(value)
+    if isinstance(value, _Instance):  # it may have a truth of its own, or inherit one
+        own = {getattr(node, "name", "") for node in ast.walk(value.cls.node)}
+        return None if value.cls.node.bases or own & {"__bool__", "__len__"} else True
+    if isinstance(value, _Class) and (value.node.keywords or value.node.bases):
+        return None
+    return True if _opaque(value) else bool(value)
 
 
 def foreign(value: Any) -> bool:
@@ -872,18 +1161,3 @@ def _guarded(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     except Exception as error:
         raise Raises(type(error).__name__) from error
-
-
-def _is_objects(node: ast.expr, name: str) -> bool:
-    """Whether an expression is ``object.<name>``."""
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr == name
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "object"
-    )
-
-
-def _exception_name(node: ast.Raise) -> str:
-    raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-    return ast.unparse(raised) if raised else "Exception"

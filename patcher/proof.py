@@ -3,13 +3,14 @@
 It reads the files before and after with ``ast`` and shares nothing with the edit. It checks that
 
 1. compiles      both versions compile;
-2. only-sites    the trees differ only by the declared kinds of change, inside the declared definitions;
+2. only-sites    the trees differ only by the declared kinds of change, inside the declared definitions: a
+                 condition is what it was, in the same order, with one way to name the targets added to it;
 3. others-same   for every world that is not a target, each changed condition has the same truth for every
                  assignment of its opaque atoms, each literal the same elements in the same order, and each
-                 inserted statement is not reached;
+                 inserted statement is not reached; the worlds are those of PROOF_WORLDS;
 4. targets       the targets are let in (or kept out) at every site, and nothing else was taken from them;
-5. names-bound   every added name is bound where it is used;
-6. settled       looking again finds nothing left to do;
+5. names-bound   every added name is bound where it is used, and used;
+6. settled       every site is found again and is as wanted (the plan then plans again, and finds nothing to do);
 7. values        where values are fixed: the edited function, run with stand-ins for every case that the recipe
                  lists, stays within the limit on the targets and does exactly what it did everywhere else.
 
@@ -24,13 +25,24 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from patcher.arch import SM
+from patcher.arch import ALL_SMS, SM
+from patcher.bindings import bound_names
 from patcher.condition import FALSE, TRUE, Truth, equivalent, implies, reduce
 from patcher.errors import ProofFailed, SmPatchError
 from patcher.gate import Direction
 from patcher.literals import Literal, LiteralSite, added_element, conditional_parts
-from patcher.predicate import ALL_WORLDS, UNKNOWN, Raises, Scope, World, bound_names, cuda_world
-from patcher.sites import ConditionSite, GuardSite, Site, View
+from patcher.predicate import (
+    ALL_WORLDS,
+    PROOF_WORLDS,
+    UNKNOWN,
+    UNKNOWN_SMS,
+    UNTOUCHED_WORLDS,
+    Raises,
+    Scope,
+    World,
+    cuda_world,
+)
+from patcher.sites import ConditionSite, EqualsSite, GuardSite, Site, View
 from patcher.source import Definition
 from patcher.values import ValueSite, all_bound
 
@@ -39,11 +51,15 @@ CHECKS = ("compiles", "only-sites", "others-same", "targets", "names-bound", "se
 
 @dataclass(frozen=True)
 class Claim:
-    """What a change says of itself: the sites it edited in one file, which way, and for which SMs."""
+    """What a change says of itself: the sites it edited in one file, which way, and for which SMs.
+
+    ``spellings``: source of every way in which it may name the targets, or some of them; empty: any that holds.
+    """
 
     sites: Sequence[Site]
     direction: Direction
     sms: frozenset[SM]
+    spellings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,7 @@ def prove(before: View, after: View, claim: Claim) -> tuple[str, ...]:
     for difference in differences:
         prover.check(difference)
     prover.targets_reached()
+    prover.additions_used(differences)
     values = prover.values_right()
     return (*CHECKS, "values") if values else CHECKS
 
@@ -94,7 +111,10 @@ class _Prover:
         self.before = before
         self.after = after
         self.claim = claim
-        self.others = [w for w in ALL_WORLDS if w.sm not in claim.sms]
+        self.spellings = {ast.dump(ast.parse(text, mode="eval").body) for text in claim.spellings}
+        self.used: set[str] = set()  # the names that what was added reads
+        self.aliases: dict[str, int] = {}
+        self.guarded: list[Site] = []
         self.targets = [cuda_world(sm) for sm in sorted(claim.sms)]
 
     def fail(self, check: str, why: str, line: int = 0) -> ProofFailed:
@@ -216,6 +236,20 @@ class _Prover:
             if exported is UNKNOWN:
                 raise self.fail("names-bound", f"{origin} does not define {name}", difference.node.lineno)
 
+    def additions_used(self, differences: Sequence[_Difference]) -> None:
+        """Nothing is imported or defined that the change does not need, and an alias stands before its readers."""
+        for difference in differences:
+            if isinstance(difference, _Imported):
+                for name in difference.names:
+                    if name not in self.used:
+                        raise self.fail("only-sites", f"{name} is imported and not needed", difference.node.lineno)
+        reads = [n for n in ast.walk(self.after.source.tree) if isinstance(n, ast.Name) and n.id in self.aliases]
+        for name, line in self.aliases.items():
+            if name not in self.used:
+                raise self.fail("only-sites", f"{name} is defined and not needed", line)
+            if any(n.id == name and isinstance(n.ctx, ast.Load) and n.lineno < line for n in reads):
+                raise self.fail("names-bound", f"{name} is read before it is bound", line)
+
     def _check_condition(self, difference: _Changed) -> None:
         declared = {id(node): site for site in self._declared(difference) for node in self._nodes(site)}
         if not any(id(node) in declared for node in ast.walk(difference.after)):
@@ -265,10 +299,10 @@ class _Prover:
         scope_before = self.before.scope(difference.scope_before)
         scope_after = self.after.scope(difference.scope_after)
         holds = self.claim.direction.admits is not site.refuses
-        for world in ALL_WORLDS:
+        for world in PROOF_WORLDS:
             old = reduce(before, scope_before, self.before.predicates, world)
             new = reduce(after, scope_after, self.after.predicates, world)
-            if world in self.others:
+            if world.sm not in self.claim.sms and not self._either_way(world):
                 if not equivalent(old, new):
                     raise self.fail("others-same", f"the condition changed for {world}", after.lineno)
             elif holds:
@@ -276,6 +310,64 @@ class _Prover:
                     raise self.fail("targets", f"the condition takes something from {world}", after.lineno)
             elif not (new == FALSE or old == TRUE or implies(new, old)):
                 raise self.fail("targets", f"the condition lets {world} in", after.lineno)
+
+        operator = ast.Or if holds else ast.And
+        added = list(self._added(before, after))
+        if len(added) != 1 or not isinstance(added[0][0], operator):
+            raise self._outside(after, "the condition is not what it was with the targets added")
+        self._only_targets(self._target_of(added[0][1], site, holds), scope_after, after.lineno)
+
+    def _either_way(self, world: World) -> bool:
+        """An SM that no product has, of a family whose known SMs are all targets, may count as one of them or not."""
+        family = {sm for sm in ALL_SMS if world.sm is not None and sm.major == world.sm.major}
+        return world.sm in UNKNOWN_SMS and bool(family) and family <= self.claim.sms
+
+    def _added(self, old: ast.AST, new: ast.AST) -> Iterator[tuple[ast.boolop, ast.expr]]:
+        """The operands that were put behind a part of an expression; anything else must be the same, in its place."""
+        if _equal(old, new):
+            return
+        if isinstance(new, ast.BoolOp):
+            chain = isinstance(old, ast.BoolOp) and type(old.op) is type(new.op)
+            rest = new.values[: len(old.values)] if chain and isinstance(old, ast.BoolOp) else new.values[:1]
+            kept = old.values if chain and isinstance(old, ast.BoolOp) else [old]
+            if len(new.values) == len(rest) + 1 and _equal(rest, kept):
+                yield new.op, new.values[-1]
+                return
+        if type(old) is not type(new):
+            raise self._outside(new, "the condition is not what it was with the targets added")
+        for name in new._fields:
+            left, right = getattr(old, name), getattr(new, name)
+            lefts, rights = (x if isinstance(x, list) else [x] for x in (left, right))
+            if len(lefts) != len(rights):
+                raise self._outside(new, "the condition is not what it was with the targets added")
+            for a, b in zip(lefts, rights, strict=True):
+                if isinstance(a, ast.AST) and isinstance(b, ast.AST):
+                    yield from self._added(a, b)
+                elif a != b:
+                    raise self._outside(new, "the condition is not what it was with the targets added")
+
+    def _target_of(self, operand: ast.expr, site: ConditionSite, holds: bool) -> ast.expr:
+        """The part of an added operand that names the targets."""
+        if not holds:
+            if not isinstance(operand, ast.UnaryOp) or not isinstance(operand.op, ast.Not):
+                raise self._outside(operand, "what was added does not keep the targets out")
+            return operand.operand
+        if isinstance(site, EqualsSite):
+            parts = operand.values if isinstance(operand, ast.BoolOp) and isinstance(operand.op, ast.And) else []
+            if not parts or not self._compares(parts[0], site):
+                raise self._outside(operand, "what was added is not the declared comparison")
+            return parts[1] if len(parts) == 2 else ast.copy_location(ast.BoolOp(ast.And(), parts[1:]), operand)
+        return operand
+
+    def _compares(self, node: ast.expr, site: EqualsSite) -> bool:
+        return (
+            isinstance(node, ast.Compare)
+            and len(node.ops) == 1
+            and isinstance(node.ops[0], ast.Eq)
+            and isinstance(node.left, ast.Name | ast.Attribute)
+            and isinstance(node.comparators[0], ast.Constant)
+            and node.comparators[0].value == site.also
+        )
 
     def _check_literal(self, before: ast.expr, after: ast.expr, site: LiteralSite, difference: _Changed) -> None:
         if not isinstance(before, Literal) or type(before) is not type(after):
@@ -285,6 +377,8 @@ class _Prover:
         parts = [(part, ast.dump(test) if test else None) for part, test in new]
         if parts[: len(old)] != [(part, ast.dump(test) if test else None) for part, test in old]:
             raise self.fail("others-same", "an element of the literal changed, moved or is gone", after.lineno)
+        if len(new) != len(old) + 1:
+            raise self.fail("others-same", "not exactly one element was added to the literal", after.lineno)
         for part, test in new[len(old) :]:
             if part != added_element(site.element, after) or test is None:
                 raise self.fail("others-same", "an undeclared element was added to the literal", after.lineno)
@@ -298,9 +392,11 @@ class _Prover:
             and site.within == difference.definition
             and _equal(node.body, ast.parse(site.body).body)
         ]
+        sites = [site for site in sites if site not in self.guarded]
         if not sites or node.orelse:
             raise self._outside(node, "the inserted statement is not the declared guard")
         site = sites[0]
+        self.guarded.append(site)
         if isinstance(site, ValueSite):
             bound = set().union(*(all_bound(statement) for statement in node.body))
             if not bound <= set(site.names) or any(isinstance(n, _LEAVES) for n in ast.walk(node)):
@@ -311,12 +407,13 @@ class _Prover:
         if test is None:
             raise self._outside(node, "the inserted statement is not the declared guard")
         self._only_targets(test, self.after.scope(difference.scope), node.lineno)
+        self.used.update(_loaded(node))
         self._names_bound(node, difference.scope, node.lineno)
 
     def _check_alias(self, node: ast.Assign) -> None:
         declared = {s.alias for s in self.claim.sites if isinstance(s, ConditionSite) and s.alias}
         names = bound_names(node)
-        if len(names) != 1 or names[0] not in declared:
+        if len(names) != 1 or len(node.targets) != 1 or names[0] not in declared or names[0] in self.aliases:
             raise self._outside(node, "the inserted assignment is not a declared alias")
         used = {n.id for n in ast.walk(self.before.source.tree) if isinstance(n, ast.Name)}
         if names[0] in self.before.module.bindings or names[0] in used:
@@ -325,14 +422,51 @@ class _Prover:
             lines = [b.node.lineno for b in self.after.module.bindings.get(name, ())]
             if not hasattr(builtins, name) and not any(line < node.lineno for line in lines):
                 raise self.fail("names-bound", f"{name} is not bound before {names[0]}", node.lineno)
+        self.aliases[names[0]] = node.lineno
         self._only_targets(node.value, Scope(self.after.module), node.lineno)
 
     def _only_targets(self, test: ast.expr, scope: Scope, line: int) -> None:
-        """The test is known in every world, and false in all but the targets' (which may need some of them only)."""
-        for world in ALL_WORLDS:
+        """The test names the targets (or some of them) and does nothing else.
+
+        It is known in every world and false in all but the targets', it is written in a declared way, and every
+        call in it is followed to its end, so that it is known to have no effect.
+        """
+        for world in (*PROOF_WORLDS, *UNTOUCHED_WORLDS):
             value = self._value(test, scope, world)
-            if value is None or (value and world.sm not in self.claim.sms):
+            allowed = world.sm in self.claim.sms or self._either_way(world)
+            if (value is None and world.initialized) or (value and not allowed):
                 raise self.fail("others-same", f"what was inserted is wrong for {world}", line)
+        self._without_effect(test, scope)
+        if self.spellings and not self._is_spelled(test):
+            raise self.fail("only-sites", "the targets are named in an undeclared way", line)
+        self.used.update(_loaded(test))
+
+    def _without_effect(self, test: ast.expr, scope: Scope) -> None:
+        for node in ast.walk(test):
+            if isinstance(node, _EFFECTS):
+                raise self._outside(node, "what was inserted does more than name the targets")
+            if isinstance(node, ast.Call) and not all(self._followed(node, scope, world) for world in ALL_WORLDS):
+                raise self._outside(node, "what was inserted calls something unknown")
+
+    def _followed(self, node: ast.expr, scope: Scope, world: World) -> bool:
+        try:
+            return self.after.predicates.value(node, scope, world) is not UNKNOWN
+        except Raises:
+            return True  # where it is reached was asked of the whole test
+
+    def _is_spelled(self, test: ast.expr) -> bool:
+        """Whether a test is a declared spelling, a declared alias, or an alias's value: another's guards and one."""
+        if ast.dump(test) in self.spellings or (isinstance(test, ast.Name) and test.id in self._alias_names()):
+            return True
+        if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+            return False
+        *guards, spelled = test.values
+        kin = [n.value for n in self.before.source.tree.body if isinstance(n, ast.Assign)]
+        chains = [value.values for value in kin if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And)]
+        return ast.dump(spelled) in self.spellings and any(_equal(chain[:-1], guards) for chain in chains)
+
+    def _alias_names(self) -> set[str]:
+        return {site.alias for site in self.claim.sites if isinstance(site, ConditionSite) and site.alias}
 
     def _value(self, test: ast.expr, scope: Scope, world: World) -> bool | None:
         formula = reduce(test, scope, self.after.predicates, world)
@@ -403,6 +537,7 @@ class _Prover:
             raise self.fail("values", f"{site.within} still exceeds the limit of {world}")
 
 
+_EFFECTS = (ast.NamedExpr, ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom, ast.JoinedStr, ast.comprehension)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break, ast.Yield, ast.YieldFrom, ast.Await)
 
 

@@ -19,10 +19,11 @@ from typing import Any
 
 from patcher import vocabulary
 from patcher.arch import ALL_SMS, SM
+from patcher.bindings import bound_names
 from patcher.condition import FALSE, RAISE, TRUE, Formula, Truth, join, negate, truth
 from patcher.errors import SmPatchError
 from patcher.gate import Engine, Gate
-from patcher.predicate import Module, Predicates, Raises, Scope, World, bound_names, cuda_world
+from patcher.predicate import Module, Predicates, Raises, Scope, World, cuda_world
 from patcher.sites import view_of
 from patcher.source import Definition, Source, SourceTree, bodies
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from patcher.arch import SM
+from patcher.bindings import bound_names
 from patcher.condition import FALSE, TRUE, Formula, Truth, reduce, truth
 from patcher.errors import Unrecognised
 from patcher.gate import Direction, Spelling
@@ -25,7 +26,6 @@ from patcher.predicate import (
     Raises,
     Scope,
     World,
-    bound_names,
     cuda_world,
     foreign,
 )

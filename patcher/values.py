@@ -16,10 +16,11 @@ from types import CodeType, SimpleNamespace
 from typing import Any, ClassVar
 
 from patcher.arch import SM
+from patcher.bindings import bound_names
 from patcher.condition import Truth
 from patcher.errors import SmPatchError, Unrecognised
 from patcher.gate import Direction
-from patcher.predicate import UNKNOWN, Raises, Scope, World, bound_names
+from patcher.predicate import UNKNOWN, Raises, Scope, World
 from patcher.sites import Place, Site, Splice, Target, View, guard_text, indent_step, is_guard, spell_target
 from patcher.source import Definition
 
