@@ -163,7 +163,7 @@ def borders(gates: Iterable[type[Gate]]) -> list[Version]:
 def eras(gate: type[Gate]) -> list[Era]:
     """A gate's eras, newest first, each once."""
     found = (gate.sites_for(str(border)) for border in reversed(borders([gate])))
-    return list(dict.fromkeys(era for era in found if era))
+    return list({tuple(map(id, era)): era for era in found if era}.values())
 
 
 def _spot(place: Place) -> Spot:

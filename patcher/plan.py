@@ -123,6 +123,11 @@ class Inspector:
         """The version whose sites are looked for: the stated one, or one that the source looks like."""
         return self.stated if self.verified else self.eras.version
 
+    @property
+    def shown(self) -> str:
+        """The releases that the source looks like, where the stated version is not verified."""
+        return "" if self.verified else self.eras.shown
+
     @cached_property
     def eras(self) -> Eras:
         """What the source shows of itself, where the stated version is not verified."""
