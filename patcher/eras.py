@@ -114,19 +114,35 @@ class Eras:
         whole = [era for era in eras(gate) if self._whole(era)]
         # Everything of the gate that is there must belong to the era, and the release that the source looks like may
         # not have more of it: a part of a gate is not a gate.
-        there = {spot for site in gate.sites if (place := self._place(site)) for spot in [_spot(place)]}
+        there = self._spots(gate.sites)
         whole = [era for era in whole if self._spots(era) == there and len(era) >= len(expected)]
         if not whole:
-            return Choice(expected or self._nearest(gate))
+            sites = expected or self._nearest(gate)
+            return Choice(sites, self._more(sites, gate) if self._whole(sites) else None)
         if expected in whole:
             return Choice(expected)
         chosen = whole[0]
         for other in whole[1:]:
             if not self._same_edits(chosen, other, gate):
-                spans = " and ".join(", ".join(dict.fromkeys(s.versions for s in era)) for era in (chosen, other))
-                what = f"the source matches two shapes of the gate alike ({spans}), and they are edited differently"
+                spans = f"{_versions(chosen)} and {_versions(other)}"
+                what = f"the source fits two shapes of the gate ({spans}), and they are edited differently"
                 return Choice(chosen, Unrecognised(what, where=chosen[0].path))
         return Choice(chosen)
+
+    def _more(self, era: Era, gate: type[Gate]) -> SmPatchError | None:
+        """Why an era that is found whole is not the gate: something of another one is there as well.
+
+        Where it is clear which release the source looks like, that release's sites are the gate, unless the rest is in
+        series with them in another release: then opening them alone would open half of it.
+        """
+        clear = bool(self.best) and all(gate.sites_for(str(border)) == era for border in self.best)
+        series = [site for other in eras(gate) if any(site in era for site in other) for site in other]
+        extra = sorted(self._spots(series if clear else gate.sites) - self._spots(era))
+        if not extra:
+            return None
+        path, line, _ = extra[0]
+        what = f"besides what {_versions(era)} has of the gate, the source holds something that other releases have"
+        return Unrecognised(what, where=f"{path}:{line}", hint="'sm-patch port' shows what it looks like")
 
     def _expected(self, gate: type[Gate]) -> Era:
         version = self.version
@@ -141,7 +157,7 @@ class Eras:
         most, era = max(found, key=lambda pair: pair[0], default=(0, ()))
         return era if most else ()
 
-    def _spots(self, era: Era) -> set[Spot]:
+    def _spots(self, era: Iterable[Site]) -> set[Spot]:
         return {_spot(place) for site in era if (place := self._place(site))}
 
     def _same_edits(self, left: Era, right: Era, gate: type[Gate]) -> bool:
@@ -164,6 +180,10 @@ def eras(gate: type[Gate]) -> list[Era]:
     """A gate's eras, newest first, each once."""
     found = (gate.sites_for(str(border)) for border in reversed(borders([gate])))
     return list({tuple(map(id, era)): era for era in found if era}.values())
+
+
+def _versions(era: Era) -> str:
+    return ", ".join(dict.fromkeys(site.versions for site in era))
 
 
 def _spot(place: Place) -> Spot:

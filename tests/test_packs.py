@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -140,14 +141,14 @@ def test_a_pack_that_cannot_be_used_is_an_error_that_names_it(
 
 
 def test_a_recipe_of_the_catalogue_that_does_not_import_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = catalogue.importlib.import_module
+    real = importlib.import_module
 
     def broken(name: str) -> Any:
         if name.endswith("allreduce_fusion_auto"):
             raise ImportError("something it needs is gone")
         return real(name)
 
-    monkeypatch.setattr(catalogue.importlib, "import_module", broken)
+    monkeypatch.setattr(importlib, "import_module", broken)
     catalogue._gates.cache_clear()
     with pytest.raises(RecipeError) as caught:
         catalogue.gates("sglang")
