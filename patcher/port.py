@@ -17,12 +17,13 @@ from functools import cache
 from pathlib import PurePosixPath
 
 from patcher.arch import SM
+from patcher.condition import Truth
 from patcher.errors import SmPatchError
 from patcher.gate import Gate
 from patcher.plan import Inspector
 from patcher.predicate import ALL_WORLDS
 from patcher.sites import ConditionSite, Place, Site, View, mentioned, view_of
-from patcher.traces import Kind, Spot, Trace, spot_of, trace, traces, truths
+from patcher.traces import Kind, Spot, Trace, judged, telling, trace_at, traces
 
 _FILES = 24
 """How many files are read closely, and how many of their spots are judged by what they mean."""
@@ -39,6 +40,9 @@ _WEIGHTS = {
     "path": 1.5,
     "around": 1.0,
     "outer": 0.5,
+    "declared": 2.0,
+    "text": 1.5,
+    "order": 0.5,
     "shape": 0.5,
 }
 
@@ -138,10 +142,15 @@ def trace_of(site: Site, inspector: Inspector) -> Trace | None:
     view = view_of(inspector.engine, site.path, inspector.predicates)
     if place is None or view is None:
         return None
-    spot = spot_of(place, view.source)
-    if spot is None:
-        return None
-    return replace(trace(place.path, view.source, spot), truths=truths(spot, view))
+    found = trace_at(place, view)
+    return replace(found, declared=_declared(site)) if found else None
+
+
+def _declared(site: Site) -> frozenset[str]:
+    """The names that the recipe itself says a site is about."""
+    values = [getattr(site, part.name) for part in fields(site)]  # type: ignore[arg-type]
+    words = [word for value in values if isinstance(value, tuple) for word in value if isinstance(word, str)]
+    return telling(set(words))
 
 
 def rank(wanted: Trace, hay: Haystack, taken: Iterable[tuple[str, int]] = ()) -> list[tuple[float, Spot, Trace, View]]:
@@ -160,12 +169,12 @@ def rank(wanted: Trace, hay: Haystack, taken: Iterable[tuple[str, int]] = ()) ->
                 continue
             found.append((look.score(seen), spot, seen, view))
     found.sort(key=lambda item: -item[0])
-    judged = []
+    best = []
     for _, spot, seen, view in found[:_SPOTS]:
-        meant = replace(seen, truths=truths(spot, view))
-        judged.append((look.score(meant), spot, meant, view))
-    judged.sort(key=lambda item: -item[0])
-    return judged
+        meant = judged(spot, seen, view)
+        best.append((look.score(meant), spot, meant, view))
+    best.sort(key=lambda item: -item[0])
+    return best
 
 
 def _view(inspector: Inspector, path: str) -> View | None:
@@ -196,6 +205,7 @@ class _Likeness:
             "leaf": _name_likeness(wanted.within.rpartition(".")[2], known.within.rpartition(".")[2]),
             "outer": _name_likeness(wanted.within.rpartition(".")[0], known.within.rpartition(".")[0]),
             "shape": float(wanted.shape == known.shape),
+            "order": 1 - abs(wanted.order - known.order),
         }
         for name in ("names", "effects", "around"):
             mine, theirs = getattr(wanted, name), getattr(known, name)
@@ -206,15 +216,29 @@ class _Likeness:
         parts["context"] = self._contexts[known.context]
         if wanted.truths and known.truths:
             parts["truths"] = _agreement(wanted, known)
+        if wanted.text and known.text:
+            parts["text"] = SequenceMatcher(None, wanted.text, known.text).ratio()
+        if wanted.declared:
+            everything = known.names | known.effects | known.around
+            parts["declared"] = len(wanted.declared & everything) / len(wanted.declared)
         return parts
 
 
 def _agreement(wanted: Trace, known: Trace) -> float:
-    """On how many GPUs two conditions agree; one that tells no GPUs apart is not like one that does."""
+    """How alike the sets of GPUs are that two conditions hold for and do not, the less alike of both.
+
+    A condition that tells no GPUs apart is not like one that does.
+    """
     if wanted.decides and not known.decides:
         return 0.0
-    same = sum(a is b for a, b in zip(wanted.truths, known.truths, strict=True))
-    return (same / len(wanted.truths)) ** 2
+    alike = 1.0
+    for never in (True, False):
+        mine, theirs = (
+            {n for n, outcome in enumerate(t.truths) if (outcome is Truth.NEVER) is never} for t in (wanted, known)
+        )
+        if mine | theirs:
+            alike = min(alike, len(mine & theirs) / len(mine | theirs))
+    return alike
 
 
 def _likeness(mine: frozenset[str], theirs: frozenset[str], hay: Haystack) -> float:
@@ -273,7 +297,7 @@ def port(gate: type[Gate], hay: Haystack, old: Inspector, since: str) -> list[Lo
 
 def _candidate(site: Site, ranked: tuple[float, Spot, Trace, View], hay: Haystack, since: str) -> Candidate:
     score, spot, known, view = ranked
-    shut = [str(w) for w, t in zip(ALL_WORLDS, known.truths, strict=False) if t.value == "never" and w.kind == "cuda"]
+    shut = [str(w) for w, t in zip(ALL_WORLDS, known.truths, strict=False) if t is Truth.NEVER and w.kind == "cuda"]
     proposed = _proposal(site, spot, known, view, hay.inspector, since)
     text = ast.unparse(spot.node).split("\n")[0]
     end = spot.node.end_lineno or spot.node.lineno

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal as Choice
 
@@ -44,7 +45,11 @@ class Spot:
 
 @dataclass(frozen=True)
 class Trace:
-    """What is known of one spot. ``truths``: of a condition, by world; empty for anything else."""
+    """What is known of one spot.
+
+    ``order``: where it stands among its definition's spots of that kind, from 0 to 1. ``truths``: of a condition, by
+    world; empty for anything else. ``text``: its code. ``declared``: what the recipe itself says of it.
+    """
 
     path: str
     within: str
@@ -54,7 +59,10 @@ class Trace:
     effects: frozenset[str]
     around: frozenset[str]
     context: frozenset[str]
+    order: float = 0.0
     truths: tuple[Truth, ...] = ()
+    text: str = ""
+    declared: frozenset[str] = frozenset()
 
     @property
     def decides(self) -> bool:
@@ -109,8 +117,8 @@ def _expressions(statement: ast.stmt, kind: Kind) -> Iterator[tuple[ast.expr, as
         pending += [n for n in ast.iter_child_nodes(node) if not isinstance(n, ast.stmt)]
 
 
-def spot_of(place: Place, source: Source) -> Spot | None:
-    """The spot at which a site was found."""
+def trace_at(place: Place, view: View) -> Trace | None:
+    """What is known of the place at which a site was found."""
     node: ast.AST = place.node
     if isinstance(node, ast.If):
         node = node.test
@@ -122,7 +130,13 @@ def spot_of(place: Place, source: Source) -> Spot | None:
         kind = "condition"
     else:
         kind = "statement"
-    return next((spot for spot in spots(source, kind) if spot.node is node), None)
+    known = traces(view.path, view.source, kind)
+    return next((judged(spot, seen, view) for spot, seen in known if spot.node is node), None)
+
+
+def judged(spot: Spot, seen: Trace, view: View) -> Trace:
+    """A trace with what is dear to find out: its truths and its text."""
+    return replace(seen, truths=truths(spot, view), text=ast.unparse(spot.node))
 
 
 def traces(path: str, source: Source, kind: Kind) -> list[tuple[Spot, Trace]]:
@@ -133,12 +147,17 @@ def traces(path: str, source: Source, kind: Kind) -> list[tuple[Spot, Trace]]:
         if spot.definition not in contexts:
             contexts[spot.definition] = _context(spot.definition, source)
         found.append((spot, _trace(path, spot, contexts[spot.definition])))
-    return found
+    return _ordered(found)
 
 
-def trace(path: str, source: Source, spot: Spot) -> Trace:
-    """What is known of a spot, its truths apart."""
-    return _trace(path, spot, _context(spot.definition, source))
+def _ordered(found: list[tuple[Spot, Trace]]) -> list[tuple[Spot, Trace]]:
+    counts = Counter(spot.definition for spot, _ in found)
+    seen: Counter[Definition | None] = Counter()
+    ordered = []
+    for spot, known in sorted(found, key=lambda item: (item[0].node.lineno, item[0].node.col_offset)):
+        ordered.append((spot, replace(known, order=seen[spot.definition] / counts[spot.definition])))
+        seen[spot.definition] += 1
+    return ordered
 
 
 def _context(definition: Definition | None, source: Source) -> frozenset[str]:

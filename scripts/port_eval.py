@@ -158,10 +158,10 @@ def page(results: Sequence[Result], chosen: Sequence[str]) -> str:
     lines = [
         "# How well `sm-patch port` finds what moved",
         "",
-        "Written by `python -m scripts.port_eval -o docs/port-eval.md` on real wheels. At each border between two releases",
-        "only the sites that the catalogue has for the older one are known; a site moved when the newer release does not",
-        "have it where it was, and has the gate elsewhere. Where the catalogue itself has the gate in the newer release is",
-        "what counts as right.",
+        "Written by `python -m scripts.port_eval -o docs/port-eval.md` on real wheels. At each border between two",
+        "releases only the sites that the catalogue has for the older one are known; a site moved when the newer one",
+        "does not have it where it was, and has the gate elsewhere. Where the catalogue itself has the gate in the",
+        "newer release is what counts as right.",
         "",
         f"{len(chosen)} releases, {chosen[0]} to {chosen[-1]}: {len(moves)} sites moved; "
         f"ranked first: {len(first)} ({share}), among the first five: {sum(1 for m in moves if m.rank)}.",
@@ -187,15 +187,16 @@ def page(results: Sequence[Result], chosen: Sequence[str]) -> str:
     misses = [m for m in moves if m.rank != 1]
     lines += [
         f"- `{m.gate}`, {m.before} → {m.after}: {m.old} went to {', '.join(m.new)}; "
-        f"{'rank ' + str(m.rank) if m.rank else 'not among the first five'}, first ({m.confidence}): {m.first or 'nothing'}"
+        f"{f'rank {m.rank}' if m.rank else 'not among the first five'}, "
+        f"first ({m.confidence}): {m.first or 'nothing'}"
         for m in misses
     ] or ["None."]
     lines += [
         "",
         "## Found, but no longer the gate",
         "",
-        "The old site still matches one place, but the catalogue has the gate elsewhere from that release on: nothing but",
-        "knowing the release tells. A verified release is known; on any other, `status` says what its source looks like.",
+        "The old site still matches one place, but the catalogue has the gate elsewhere from that release on: nothing",
+        "but knowing the release tells. A verified release is known; on others, `status` says what the source is like.",
         "",
     ]
     lines += [f"- `{s.gate}`, {s.before} → {s.after}: {s.found}, now at {', '.join(s.new)}" for s in strays] or [

@@ -193,7 +193,7 @@ def test_another_distribution_s_number_is_no_verified_version(tmp_path: Path) ->
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     shown = run("status", "--sm", "120", root=root)
-    assert "0.5.9 (unverified; its source looks like 0.5.22 or newer)" in shown.stderr
+    assert "0.5.9 (unverified; its source looks like 0.5.22 " in shown.stderr
     assert "provided by the distribution house-sglang" in shown.stderr
     assert states(root)[GATE] == "closed"
 
