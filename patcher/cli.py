@@ -35,6 +35,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Read everything on record again: files, backups, proofs."),
     "gc": ("gc", "Forget lost gates and remove backups that nothing needs."),
     "explain": ("explain", "What a gate guards, for whom, on what conditions and evidence."),
+    "port": ("port", "Where the sites of unrecognised gates may have gone in a new release. Changes nothing."),
+    "new-gate": ("new_gate", "The skeleton of a recipe from FILE:LINE of an installed engine."),
     "demo": ("demo", "The whole story on a real release, in a throw-away folder."),
     "where": ("where", "Where a predicate is defined, how to import it, whom it admits, who uses it."),
     "envs": ("envs", "Every engine installation that this machine has."),

@@ -7,16 +7,14 @@ guards and around it. Nothing is patched: what comes out is a list to look at, a
 from __future__ import annotations
 
 import ast
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import PurePosixPath
 
-from patcher.arch import SM
 from patcher.condition import Truth
 from patcher.errors import SmPatchError
 from patcher.gate import Gate
@@ -321,39 +319,3 @@ def _proposal(site: Site, spot: Spot, known: Trace, view: View, inspector: Inspe
         if place is not None and (place.line == node.lineno or place.node is node) and place.path == view.path:
             return moved
     return None
-
-
-# -- recipe lines ----------------------------------------------------------------------------------------------------
-
-
-def recipe_line(site: Site, old: Site | None = None) -> str:
-    """A site as a recipe writes it. Long values that ``old`` has as well are left to be copied from it."""
-    words = [_code(site.versions), _code(site.path), _code(site.within)]
-    same = ""
-    for part in fields(site):  # type: ignore[arg-type]
-        value = getattr(site, part.name)
-        default = part.default if part.default is not MISSING else None
-        if part.name in ("versions", "path", "within", "kind") or value == default:
-            continue
-        text = _code(value)
-        if old is not None and len(text) > _WIDE and value == getattr(old, part.name, None):
-            text, same = "…", f"  # … as in the site for {old.versions}"
-        words.append(f"{part.name}={text}")
-    return f"{type(site).__name__}({', '.join(words)}),{same}"
-
-
-_WIDE = 60
-
-
-def _code(value: object) -> str:
-    if is_dataclass(value) and not isinstance(value, type):
-        inner = [f"{p.name}={_code(getattr(value, p.name))}" for p in fields(value)]
-        return f"{type(value).__name__}({', '.join(inner)})"
-    if isinstance(value, frozenset):
-        return f"frozenset({{{', '.join(sorted(_code(v) for v in value))}}})"
-    if isinstance(value, SM):
-        return f"SM({value.major}, {value.minor})"
-    if isinstance(value, tuple):
-        inner = [_code(part) for part in value]
-        return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
