@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import SequenceMatcher
 from functools import cache
@@ -29,17 +29,20 @@ _SPOTS = 48
 _SHOWN = 5
 _LIKELY, _MARGIN, _POSSIBLE = 0.6, 0.08, 0.4
 
+_SETTLED = 0.5
+"""What is left of the score of a spot that stood beside the one looked for."""
+
 _WEIGHTS = {
-    "truths": 3.0,
+    "truths": 5.0,
     "names": 3.0,
     "effects": 2.5,
-    "leaf": 2.0,
-    "context": 2.0,
-    "path": 1.5,
+    "leaf": 1.5,
+    "context": 1.5,
+    "path": 1.0,
     "around": 1.0,
     "outer": 0.5,
-    "declared": 2.0,
-    "text": 1.5,
+    "declared": 2.5,
+    "text": 2.0,
     "order": 0.5,
     "shape": 0.5,
 }
@@ -144,6 +147,13 @@ def trace_of(site: Site, inspector: Inspector) -> Trace | None:
     return replace(found, declared=_declared(site)) if found else None
 
 
+def neighbours(wanted: Trace, inspector: Inspector) -> set[str]:
+    """The code of the other spots of that kind in the file that a trace was made of."""
+    view = _view(inspector, wanted.path)
+    known = traces(wanted.path, view.source, wanted.kind) if view else []
+    return {ast.unparse(spot.node) for spot, _ in known} - {wanted.text}
+
+
 def _declared(site: Site) -> frozenset[str]:
     """The names that the recipe itself says a site is about."""
     values = [getattr(site, part.name) for part in fields(site)]  # type: ignore[arg-type]
@@ -151,8 +161,14 @@ def _declared(site: Site) -> frozenset[str]:
     return telling(set(words))
 
 
-def rank(wanted: Trace, hay: Haystack, taken: Iterable[tuple[str, int]] = ()) -> list[tuple[float, Spot, Trace, View]]:
-    """The spots of a tree that fit a trace, best first. ``taken``: path and line of places that are other sites'."""
+def rank(
+    wanted: Trace, hay: Haystack, taken: Iterable[tuple[str, int]] = (), settled: Collection[str] = ()
+) -> list[tuple[float, Spot, Trace, View]]:
+    """The spots of a tree that fit a trace, best first.
+
+    ``taken``: path and line of places that are other sites'. ``settled``: the code of spots that stood beside it
+    before; what still has that code is most likely still that, and not what is looked for.
+    """
     left_out = set(taken)
     look = _Likeness(wanted, hay)
     found: list[tuple[float, Spot, Trace, View]] = []
@@ -170,7 +186,8 @@ def rank(wanted: Trace, hay: Haystack, taken: Iterable[tuple[str, int]] = ()) ->
     best = []
     for _, spot, seen, view in found[:_SPOTS]:
         meant = judged(spot, seen, view)
-        best.append((look.score(meant), spot, meant, view))
+        doubt = _SETTLED if meant.text in settled else 1.0
+        best.append((doubt * look.score(meant), spot, meant, view))
     best.sort(key=lambda item: -item[0])
     return best
 
@@ -287,7 +304,7 @@ def port(gate: type[Gate], hay: Haystack, old: Inspector, since: str) -> list[Lo
         why = report.error.what if report.error else "it is not found"
         place = old.find(report.site).place
         wanted = trace_of(report.site, old)
-        ranked = rank(wanted, hay, taken) if wanted else []
+        ranked = rank(wanted, hay, taken, neighbours(wanted, old)) if wanted else []
         found = [_candidate(report.site, item, hay, since) for item in ranked[:_SHOWN]]
         lost.append(Lost(gate, report.site, place, why, found))
     return lost
