@@ -35,6 +35,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Read everything on record again: files, backups, proofs."),
     "gc": ("gc", "Forget lost gates and remove backups that nothing needs."),
     "explain": ("explain", "What a gate guards, for whom, on what conditions and evidence."),
+    "port": ("port", "Where the sites of unrecognised gates may have gone in a new release. Changes nothing."),
+    "new-gate": ("new_gate", "The skeleton of a recipe from FILE:LINE of an installed engine."),
     "demo": ("demo", "The whole story on a real release, in a throw-away folder."),
     "where": ("where", "Where a predicate is defined, how to import it, whom it admits, who uses it."),
     "envs": ("envs", "Every engine installation that this machine has."),
@@ -54,6 +56,7 @@ class Options:
     engine: str | None = None
     sm: tuple[str, ...] = ()
     assume: tuple[str, ...] = ()
+    pack: tuple[str, ...] = ()
     format: str = "table"
 
     @property
@@ -96,6 +99,14 @@ class Options:
         environment, places = self.places()
         assumptions = self.assumptions()
         return [Workplace(installation_at(environment, engine, root), assumptions) for engine, root in places]
+
+    def use_packs(self) -> None:
+        """Opt in to the named packs, so that one that cannot be used is an error whatever the command."""
+        from patcher import catalogue
+
+        catalogue.opt_in(self.pack)
+        for name in self.pack:
+            catalogue.pack_modules(name)
 
     def assumptions(self) -> dict[str, str]:
         """``--assume``, read. Raises BadAssumption."""
@@ -175,6 +186,14 @@ _SHARED = (
         metavar="NAME==VERSION",
         help="Evaluate as if this distribution were installed (for images built in layers).",
     ),
+    click.option(
+        "--pack",
+        multiple=True,
+        callback=split,
+        envvar="SM_PATCH_PACKS",
+        metavar="NAME",
+        help="Use the gates of this third-party pack as well.",
+    ),
 )
 
 
@@ -228,9 +247,10 @@ def command(function: Callable[..., int]) -> click.Command:
     @click.pass_context
     def run(context: click.Context, /, **values: Any) -> None:
         _prefer_flags(context, values)
-        names = ("python", "venv", "root", "engine", "sm", "assume", "format")
+        names = ("python", "venv", "root", "engine", "sm", "assume", "pack", "format")
         options = Options(**{name: values.pop(name) for name in names})
         with shown_errors(options.json):
+            options.use_packs()
             code = function(options, **values)
         sys.exit(code)
 

@@ -82,8 +82,8 @@ def show_installation(document: Mapping[str, Any], target: Target) -> None:
     """What was looked at, as prose on stderr."""
     installation = document["installation"]
     version = installation["version"] or "version not known"
-    unverified = "" if installation["verified"] else " (a release the recipes were not tried on: unverified)"
-    say(f"{installation['engine']} {version}{unverified}, {installation['how']}, in {installation['root']}")
+    named = f"{installation['engine']} {version}{_unverified(installation)}"
+    say(f"{named}, {installation['how']}, in {installation['root']}")
     if installation["repackaged"]:
         say(f"provided by the distribution {installation['distribution']}")
     related = installation["related"]
@@ -91,6 +91,16 @@ def show_installation(document: Mapping[str, Any], target: Target) -> None:
     say(f"beside it: {beside or 'none of ' + ', '.join(related)}")
     gpus = "; ".join(f"{gpu.name} (SM{gpu.sm})" for gpu in target.gpus)
     say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)}, {target.source}{': ' + gpus if gpus else ''}")
+
+
+def _unverified(installation: Mapping[str, Any]) -> str:
+    """That a version is only what the installation says of itself, and what its source looks like."""
+    if installation["verified"]:
+        return ""
+    shown = installation["source_shows"]
+    return (
+        f" (unverified; its source looks like {shown})" if shown else " (unverified; its source looks like no release)"
+    )
 
 
 def show_advice(document: Mapping[str, Any]) -> None:
@@ -150,12 +160,16 @@ def _finding_data(finding: Finding) -> dict[str, Any]:
     }
 
 
-def installation_data(installation: Installation, related: Mapping[str, str | None]) -> dict[str, Any]:
+def installation_data(
+    installation: Installation, related: Mapping[str, str | None], source_shows: str = ""
+) -> dict[str, Any]:
+    """An installation as JSON-ready data. ``source_shows``: the releases that unverified source looks like."""
     interpreter = installation.environment.interpreter
     return {
         "engine": installation.engine.name,
         "version": installation.version,
         "verified": installation.verified,
+        "source_shows": source_shows,
         "distribution": installation.distribution,
         "repackaged": installation.repackaged,
         "how": installation.how,

@@ -95,10 +95,22 @@ class Installation:
 
     @property
     def verified(self) -> bool:
-        """Whether the recipes were tried on this very release."""
-        from packaging.specifiers import SpecifierSet
+        """Whether it is a release that the recipes were tried on, as the engine's own distribution has it.
 
-        return self.version is not None and SpecifierSet(self.engine.verified).contains(self.version, prereleases=True)
+        Another distribution's number, a local, pre- or development version, a checkout: what its version says is a
+        hint only.
+        """
+        from packaging.specifiers import SpecifierSet
+        from packaging.version import InvalidVersion, Version
+
+        if self.version is None or self.repackaged or self.how != "wheel":
+            return False
+        try:
+            version = Version(self.version)
+        except InvalidVersion:
+            return False
+        released = version.local is None and not version.is_prerelease
+        return released and SpecifierSet(self.engine.verified).contains(version)
 
 
 def state_folder(root: Path) -> Path:

@@ -72,6 +72,10 @@ class UnknownEngine(UsageError):
     id = "unknown-engine"
 
 
+class UnknownPack(UsageError):
+    id = "unknown-pack"
+
+
 class BadAssumption(UsageError):
     id = "bad-assumption"
 

@@ -266,6 +266,8 @@ class Engine:
     """The version range whose every release the recipes were tried on."""
     essential: Sequence[str] = ()
     """Folders below the package without which it is a leftover of a removal."""
+    newest: str = ""
+    """The newest release that the recipes were tried on: what ``port`` compares an unknown one with."""
     version_files: Sequence[str] = ()
     """Files below the package that hold ``__version__ = "…"``, for trees without metadata."""
     spellings: Mapping[frozenset[SM], Sequence[Spelling]] = field(default_factory=dict)

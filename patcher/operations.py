@@ -114,7 +114,8 @@ class Workplace:
     @cached_property
     def inspector(self) -> Inspector:
         """Looks at the files as they are."""
-        return Inspector(self.installation.engine, self.tree, self.installation.version, self.facts)
+        there = self.installation
+        return Inspector(there.engine, self.tree, there.version, self.facts, there.verified)
 
     # -- recorded files --------------------------------------------------------------------------------------
 

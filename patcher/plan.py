@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from patcher.arch import SM
 from patcher.condition import Truth
@@ -17,6 +19,9 @@ from patcher.predicate import Predicates, World, cuda_world
 from patcher.proof import Claim, failed, prove
 from patcher.sites import Place, Site, Target, View, splice, view_of
 from patcher.source import SourceTree
+
+if TYPE_CHECKING:
+    from patcher.eras import Eras
 
 Gates = Mapping[type[Gate], Direction]
 
@@ -88,31 +93,64 @@ class Plan:
 
 
 class Inspector:
-    """Looks at one engine's source for one version. Reads files through ``tree`` and keeps what it has parsed."""
+    """Looks at one engine's source for one version. Reads files through ``tree`` and keeps what it has parsed.
 
-    def __init__(self, engine: Engine, tree: SourceTree, version: str | None, facts: Facts) -> None:
+    ``stated``: the version that the installation says it has. Where it is not ``verified`` (a fork, a nightly, a
+    checkout, or none at all), it is a hint, and the source decides.
+    """
+
+    def __init__(
+        self, engine: Engine, tree: SourceTree, stated: str | None, facts: Facts, verified: bool = True
+    ) -> None:
         self.engine = engine
-        self.version = version
+        self.stated = stated
+        self.verified = verified and stated is not None
         self.facts = facts
         self.predicates = Predicates(tree, engine.package)
 
     def replaced(self, overlay: Mapping[str, bytes]) -> Inspector:
         """The same look at the tree with some files replaced."""
-        other = Inspector(self.engine, self.predicates.tree, self.version, self.facts)
+        other = Inspector(self.engine, self.predicates.tree, self.stated, self.facts, self.verified)
         other.predicates = self.predicates.replaced(overlay)
+        if not self.verified:
+            other.eras = self.eras  # what sm-patch writes does not make it another release
         return other
 
     # -- finding ---------------------------------------------------------------------------------------------
 
+    @property
+    def version(self) -> str | None:
+        """The version whose sites are looked for: the stated one, or one that the source looks like."""
+        return self.stated if self.verified else self.eras.version
+
+    @property
+    def shown(self) -> str:
+        """The releases that the source looks like, where the stated version is not verified."""
+        return "" if self.verified else self.eras.shown
+
+    @cached_property
+    def eras(self) -> Eras:
+        """What the source shows of itself, where the stated version is not verified."""
+        from patcher import catalogue
+        from patcher.eras import Eras
+
+        return Eras(self.stated, catalogue.gates(self.engine.name).values(), self.find, self._edited_alike)
+
     def sites(self, gate: type[Gate]) -> Sequence[Site]:
-        """The gate's sites in this version; where the version is not known, the newest era that is all found."""
-        if self.version is not None:
-            return gate.sites_for(self.version)
-        eras = [gate.sites_for(version) for version in _era_starts(gate)]
-        for era in eras:
-            if era and all(report.place for report in map(self.find, era)):
-                return era
-        return ()
+        """The gate's sites in this release; where the version is not verified, those that the source shows."""
+        return gate.sites_for(self.version) if self.verified else self.eras.choose(gate).sites
+
+    def _problem(self, gate: type[Gate]) -> SmPatchError | None:
+        """Why it cannot be told which sites are the gate's in this source."""
+        return None if self.verified else self.eras.choose(gate).problem
+
+    def _edited_alike(self, left: Site, right: Site, gate: type[Gate]) -> bool:
+        """Whether two sites found at one place would make the same of it."""
+        try:
+            edits = [self._edit(site, gate, gate.direction(), gate.targets) for site in (left, right)]
+        except SmPatchError:
+            return False
+        return edits[0] == edits[1]
 
     def find(self, site: Site, worlds: Sequence[World] = ()) -> SiteReport:
         """Look for one site. Errors are kept in the report: one broken file must not hide the others."""
@@ -141,6 +179,9 @@ class Inspector:
 
     def report(self, gate: type[Gate], sm: SM, active: Direction | None = None) -> GateReport:
         """The gate's state for ``sm``. ``active``: the direction in which sm-patch has it applied, if it has."""
+        problem = self._problem(gate)
+        if problem is not None:
+            return GateReport(gate, sm, State.UNRECOGNISED, problem.what)
         sites = [self.find(site, [cuda_world(sm)]) for site in self.sites(gate)]
         if not sites:
             return GateReport(gate, sm, State.ABSENT, self._why_absent(gate))
@@ -263,6 +304,9 @@ class Inspector:
         return Plan(steps, changes)
 
     def _step(self, gate: type[Gate], direction: Direction, overlay: dict[str, bytes]) -> tuple[GateStep, Inspector]:
+        problem = self._problem(gate)
+        if problem is not None:
+            raise problem
         sites = self.sites(gate)
         if not sites:
             raise Unrecognised(f"{gate.id}: {self._why_absent(gate)}")
@@ -341,14 +385,6 @@ def default_gates(reports: Iterable[GateReport]) -> list[GateReport]:
         and report.direction is not None
         and report.state in (State.CLOSED, State.TOO_OPEN, State.PARTIAL, State.LOST)
     ]
-
-
-def _era_starts(gate: type[Gate]) -> list[str]:
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
-
-    starts = {s.version for site in gate.sites for s in SpecifierSet(site.versions) if s.operator == ">="}
-    return sorted(starts, key=Version, reverse=True)
 
 
 def _span(gate: type[Gate]) -> str:

@@ -28,7 +28,7 @@ _CHECK = "Exit 1 when apply has something to do or something has drifted, 5 when
 @click.option("--all", "everything", is_flag=True, help="Also the gates that need nothing, or are never opened.")
 def status(options: Options, check: bool, everything: bool) -> int:
     """Which gates exist here, and what each does for this GPU."""
-    from patcher import cache, overview, wheels
+    from patcher import cache, catalogue, overview, wheels
 
     target = options.target()
     environment, places = options.places()
@@ -36,7 +36,7 @@ def status(options: Options, check: bool, everything: bool) -> int:
     documents = []
     for engine, root in places:
         seen = [str(p) for p in (environment.interpreter, *environment.paths)]
-        key = json.dumps([str(root), engine.name, seen, target.sms, assumptions])
+        key = json.dumps([str(root), engine.name, seen, target.sms, assumptions, catalogue.opted_in()])
 
         def look(engine: Engine = engine, root: Path = root) -> tuple[dict[str, Any], list[str]]:
             return _look(environment, engine, root, target, assumptions)
@@ -72,6 +72,7 @@ def _look(
     environment: Environment, engine: Engine, root: Path, target: Target, assumptions: dict[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """The status of one installation as JSON-ready data, and the paths it rests on."""
+    from patcher import catalogue
     from patcher.environment import installation_at
     from patcher.gate import State
     from patcher.operations import Workplace
@@ -90,7 +91,7 @@ def _look(
     drifted = (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)
     unfounded = [report.gate.id for report in reports if workplace.unfounded(report)]
     document = {
-        "installation": console.installation_data(workplace.installation, related),
+        "installation": console.installation_data(workplace.installation, related, workplace.inspector.shown),
         "interrupted": interrupted,
         "changing": changing,
         "changed": workplace.store.changed(),
@@ -101,4 +102,4 @@ def _look(
         "unfounded": sorted(set(unfounded)),
         "gates": [console.report_data(report) for report in reports],
     }
-    return document, workplace.depends()
+    return document, [*workplace.depends(), *catalogue.pack_files()]

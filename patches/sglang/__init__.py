@@ -16,6 +16,7 @@ ENGINE = Engine(
     related=("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache", "sgl-kernel", "sglang-kernel", "torch"),
     verified=">=0.4.6,<0.5.24",
     essential=("srt",),
+    newest="0.5.23",
     version_files=("version.py", "_version.py"),
     spellings={
         frozenset({SM120, SM121}): (

@@ -1,0 +1,1 @@
+"""Gates of a house's own SGLang build: one module, one gate."""

@@ -1,0 +1,233 @@
+"""How well ``sm-patch port`` finds sites that moved, measured on history.
+
+    python -m scripts.port_eval                       every border between pinned SGLang releases, as a table
+    python -m scripts.port_eval 0.5.20 0.5.21 0.5.22  the borders between these
+    python -m scripts.port_eval -o docs/port-eval.md  write the page
+
+At each border between a release N and the next one, only the sites that the catalogue has for N are known. A site
+moved when it is not found in N+1, although the catalogue has the gate there. It counts as ranked first when the first
+candidate is a place where the catalogue's own site for N+1 is found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from patcher import catalogue
+from patcher.gate import Gate
+from patcher.plan import Inspector
+from patcher.port import Haystack, Lost, port
+from patcher.sites import Place
+from scripts import matrix, releases
+
+OUTPUT = Path(__file__).parent.parent / "docs" / "port-eval.md"
+
+
+@dataclass(frozen=True)
+class Move:
+    """One site that moved at a border: where to, and at which rank (from 1; 0: not ranked) it was found."""
+
+    gate: str
+    before: str
+    after: str
+    old: str
+    new: tuple[str, ...]
+    rank: int
+    confidence: str
+    first: str
+    proposed: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Astray:
+    """One site that is found at a place which is not the gate's any more."""
+
+    gate: str
+    before: str
+    after: str
+    found: str
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Gone:
+    """One site that is not found where the catalogue has no such gate any more: nothing should be likely."""
+
+    gate: str
+    before: str
+    after: str
+    old: str
+    confidence: str
+    first: str
+
+
+Result = Move | Astray | Gone
+
+
+def evaluate(chosen: Sequence[str]) -> Iterator[Result]:
+    """The results of each border between the chosen releases."""
+    old: Inspector | None = None
+    for before, after in pairwise(chosen):
+        known = old if old is not None else matrix.inspector_of(before)
+        new = matrix.inspector_of(after)
+        yield from border(known, new)
+        print(f"{before} -> {after}", file=sys.stderr, flush=True)
+        old = new
+
+
+def border(old: Inspector, new: Inspector) -> Iterator[Result]:
+    """What moved between two releases, and where port says that it went."""
+    hay: Haystack | None = None
+    for gate in catalogue.gates(matrix.ENGINE).values():
+        mine, theirs = gate.sites_for(old.version), gate.sites_for(new.version)
+        places = {id(site): new.find(site).place for site in mine}
+        right = [place for site in theirs if (place := new.find(site).place)]
+        lost = [site for site in mine if places[id(site)] is None and old.find(site).place is not None]
+        strays = [(s, p) for s in mine if (p := places[id(s)]) and theirs and not _any_at(right, p) and s not in theirs]
+        for _, place in strays:
+            yield Astray(gate.id, old.version or "", new.version or "", _where(place), _wheres(right))
+        if not lost:
+            continue
+        hay = hay or Haystack(new)
+        started = time.monotonic()
+        answers = port(gate, hay, old, new.version or "")
+        seconds = (time.monotonic() - started) / len(answers)
+        kept = [p for p in places.values() if p is not None]
+        wanted = [place for place in right if not _any_at(kept, place)]
+        for answer in answers:
+            yield _judge(gate, answer, wanted, bool(theirs), old, new, seconds)
+
+
+def _judge(
+    gate: type[Gate],
+    lost: Lost,
+    wanted: Sequence[Place],
+    has_gate: bool,
+    old: Inspector,
+    new: Inspector,
+    seconds: float,
+) -> Result:
+    was = f"{lost.site.path}:{lost.site.within}"
+    first = lost.candidates[0] if lost.candidates else None
+    shown = f"{first.path}:{first.line} {first.within}" if first else ""
+    border = (gate.id, old.version or "", new.version or "", was)
+    if not has_gate or not wanted:
+        return Gone(*border, lost.confidence, shown)
+    rank = 0
+    for number, candidate in enumerate(lost.candidates, 1):
+        if any(_overlap(place, candidate.path, candidate.line, candidate.end_line) for place in wanted):
+            rank = number
+            break
+    proposed = bool(rank == 1 and first and first.site)
+    return Move(*border, _wheres(wanted), rank, lost.confidence, shown, proposed, seconds)
+
+
+def _overlap(place: Place, path: str, line: int, end: int) -> bool:
+    return place.path == path and place.line <= end and line <= place.end_line
+
+
+def _any_at(places: Iterable[Place], place: Place) -> bool:
+    return any(_overlap(other, place.path, place.line, place.end_line) for other in places)
+
+
+def _where(place: Place) -> str:
+    return f"{place.path}:{place.line}"
+
+
+def _wheres(places: Iterable[Place]) -> tuple[str, ...]:
+    return tuple(_where(place) for place in places)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def page(results: Sequence[Result], chosen: Sequence[str]) -> str:
+    """The table, and every failure by name, as Markdown."""
+    moves = [r for r in results if isinstance(r, Move)]
+    gone = [r for r in results if isinstance(r, Gone)]
+    strays = [r for r in results if isinstance(r, Astray)]
+    first = [m for m in moves if m.rank == 1]
+    share = f"{100 * len(first) / len(moves):.0f} %" if moves else "nothing moved"
+    lines = [
+        "# How well `sm-patch port` finds what moved",
+        "",
+        "Written by `python -m scripts.port_eval -o docs/port-eval.md` on real wheels. At each border between two",
+        "releases only the sites that the catalogue has for the older one are known; a site moved when the newer one",
+        "does not have it where it was, and has the gate elsewhere. Where the catalogue itself has the gate in the",
+        "newer release is what counts as right. The weights in `patcher/port.py` were chosen with some of these",
+        "borders in view (0.5.9 → 0.5.10, 0.5.14 → 0.5.15, 0.5.18 → 0.5.20): none is held out.",
+        "",
+        f"{len(chosen)} releases, {chosen[0]} to {chosen[-1]}: {len(moves)} sites moved; "
+        f"ranked first: {len(first)} ({share}), among the first five: {sum(1 for m in moves if m.rank)}.",
+        "",
+        "| border | moved | first | in five | recipe line made | gates |",
+        "|---|---|---|---|---|---|",
+    ]
+    for before, after in dict.fromkeys((m.before, m.after) for m in moves):
+        here = [m for m in moves if (m.before, m.after) == (before, after)]
+
+        hits = sum(1 for m in here if m.rank == 1)
+        five = sum(1 for m in here if m.rank)
+        made = sum(1 for m in here if m.proposed)
+        names = ", ".join(dict.fromkeys(f"`{m.gate}`" for m in here))
+        lines.append(f"| {before} → {after} | {len(here)} | {hits} | {five} | {made} | {names} |")
+    by_confidence = [
+        f"{word}: {sum(1 for m in moves if m.confidence == word and m.rank == 1)} of "
+        f"{sum(1 for m in moves if m.confidence == word)} right"
+        for word in ("likely", "possible", "weak", "none")
+        if any(m.confidence == word for m in moves)
+    ]
+    lines += ["", f"By what it says of its first candidate: {'; '.join(by_confidence)}.", "", "## Not ranked first", ""]
+    misses = [m for m in moves if m.rank != 1]
+    lines += [
+        f"- `{m.gate}`, {m.before} → {m.after}: {m.old} went to {', '.join(m.new)}; "
+        f"{f'rank {m.rank}' if m.rank else 'not among the first five'}, "
+        f"first ({m.confidence}): {m.first or 'nothing'}"
+        for m in misses
+    ] or ["None."]
+    lines += [
+        "",
+        "## Found, but no longer the gate",
+        "",
+        "The old site still matches one place, but the catalogue has the gate elsewhere from that release on: nothing",
+        "but knowing the release tells. A verified release is known; on others, `status` says what the source is like.",
+        "",
+    ]
+    lines += [f"- `{s.gate}`, {s.before} → {s.after}: {s.found}, now at {', '.join(s.new)}" for s in strays] or [
+        "None."
+    ]
+    wrong = [g for g in gone if g.confidence == "likely"]
+    lines += [
+        "",
+        "## Gone",
+        "",
+        f"{len(gone)} sites ended with their gate (upstream removed or replaced it). Of these, port called a candidate",
+        f"likely {len(wrong)} times, which whoever ports has to turn down:",
+        "",
+    ]
+    lines += [f"- `{g.gate}`, {g.before} → {g.after}: {g.old}; {g.first}" for g in wrong] or ["None."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("releases", nargs="*", help="default: all pinned releases")
+    parser.add_argument("-o", "--output", help="a file; default: stdout")
+    arguments = parser.parse_args()
+    chosen = arguments.releases or releases.versions(matrix.ENGINE)
+    text = page(list(evaluate(chosen)), chosen)
+    if arguments.output:
+        Path(arguments.output).write_text(text)
+    else:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()
