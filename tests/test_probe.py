@@ -146,8 +146,8 @@ def test_the_command_agrees(folder_of: Write) -> None:
 
 
 def test_a_difference_is_an_error(folder_of: Write) -> None:
-    sly = FILES["sglang/srt/utils/common.py"] + "\nglobals()['is_sm120_supported'] = lambda: False\n"
-    root = folder_of({**FILES, **torch((12, 0)), "sglang/srt/utils/common.py": sly})
+    sly = "from sglang.srt.utils import common\n\ncommon.is_sm120_supported = lambda: False\n"  # from outside the module
+    root = folder_of({**FILES, **torch((12, 0)), "sglang/srt/__init__.py": sly})
     told = run("probe", root=root)
     assert told.exit_code == 3 and "probe-disagrees" in told.stderr and "DIFFERS" in told.stdout
     code, data = run_json("probe", root=root)
