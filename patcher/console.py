@@ -206,6 +206,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "already": [report_data(report) for report in outcome.already],
         "skipped": [report_data(report) for report in outcome.skipped],
         "forced": [report_data(report) for report in outcome.forced],
+        "errors": [error.as_dict() for error in outcome.errors],
         "reverted": list(outcome.reverted),
         "forgotten": dict(outcome.forgotten),
         "notes": list(outcome.notes),
@@ -242,7 +243,7 @@ def show_applied(outcome: Outcome) -> None:
         say(f"{report.gate.id}: left alone ({report.state.value}: {reason})")
     if outcome.written:
         files = ", ".join(change.path for change in outcome.written)
-        say(f"{'would write' if outcome.dry_run else 'wrote'} {len(outcome.written)} files: {files}")
+        say(f"{'would write' if outcome.dry_run else 'wrote'} {files}")
     else:
         say("nothing was changed" if not outcome.dry_run else "nothing would change")
 

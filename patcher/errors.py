@@ -28,6 +28,8 @@ class SmPatchError(Exception):
         self.where = where
         self.hint = hint
         self.link = link
+        self.gate = ""
+        """The gate that could not be planned because of it."""
 
     def __str__(self) -> str:
         return self.what

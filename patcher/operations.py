@@ -58,6 +58,8 @@ class Outcome:
     """Recorded files that were left as they are, with the reason."""
     notes: Sequence[str] = ()
     """What else there is to know about this change."""
+    errors: Sequence[SmPatchError] = ()
+    """Why gates of the default set could not be brought in force, where that is no matter of requirements."""
     dry_run: bool = False
 
 
@@ -250,16 +252,42 @@ class Workplace:
 
     def planned(self, sms: Sequence[SM], named: Sequence[str], forced: Sequence[str]) -> Planned:
         chosen, skipped, already, by_force = self._choose(sms, named, forced)
-        wanted = {self.gates[name]: direction for name in self.gates if (direction := self.active(name))} | chosen
-        touched = list(dict.fromkeys(path for gate in chosen for path in self.paths(gate)))
-        self._refuse_edited(touched)
-        idle, notes = self._idle({gate.id for gate in wanted}, touched)
-        ours = self._ours(idle)
-        plan = self._plan(wanted, ours)
+        explicit = bool(named or forced)
+        errors = [] if explicit else [_refused(report) for report in skipped if _should_have_been(report)]
+        while True:
+            try:
+                plan, ours, idle, notes = self._combined(chosen)
+                break
+            except SmPatchError as error:
+                failing = next((gate for gate in chosen if gate.id == error.gate), None)
+                if explicit or failing is None:
+                    raise
+                errors.append(error)  # of the default set, one that cannot be does not hold up the others
+                del chosen[failing]
         manifest, writes, written = self._target(plan, ours, {**idle, **self._records(plan, chosen, forced)})
         steps = [step for step in plan.steps if step.gate in chosen]
         notes += self._told(written)
-        return Outcome(self.installation, steps, written, skipped, already, by_force, notes=notes), manifest, writes
+        outcome = Outcome(
+            self.installation, steps, written, skipped, already, by_force, notes=notes, errors=_once(errors)
+        )
+        return outcome, manifest, writes
+
+    def _combined(
+        self, chosen: Mapping[type[Gate], Direction]
+    ) -> tuple[Plan, list[str], dict[str, GateRecord], list[str]]:
+        """The plan of the chosen gates with those in force; its files so far, the gates left alone, notes."""
+        wanted = {self.gates[name]: direction for name in self.gates if (direction := self.active(name))}
+        wanted.update(chosen)
+        for gate in chosen:
+            try:
+                self._refuse_edited(self.paths(gate))
+            except SmPatchError as error:
+                error.gate = gate.id
+                raise
+        touched = list(dict.fromkeys(path for gate in chosen for path in self.paths(gate)))
+        idle, notes = self._idle({gate.id for gate in wanted}, touched)
+        ours = self._ours(idle)
+        return self._plan(wanted, ours), ours, idle, notes
 
     def _idle(self, busy: Collection[str], touched: Collection[str]) -> tuple[dict[str, GateRecord], list[str]]:
         """Gates on record that a change leaves alone with all their files: lost, edited or unknown ones.
@@ -547,6 +575,21 @@ def _through(inspector: Inspector, gate: type[Gate]) -> dict[str, Truth]:
         if truths:
             table[str(world)] = min(truths, key=order.index)
     return table
+
+
+def _should_have_been(report: GateReport) -> bool:
+    """Whether a gate that apply left alone is one of the default set, with a file in its way.
+
+    Not so one that the release has in another shape: it is told with the others that are left alone.
+    """
+    founded = report.gate.level in (Level.BACKPORT, Level.REPORTED) and not report.gate.opt_in
+    broken = any(site.error is not None and not isinstance(site.error, Unrecognised) for site in report.sites)
+    return founded and (broken or report.state is State.MODIFIED)
+
+
+def _once(errors: Iterable[SmPatchError]) -> list[SmPatchError]:
+    """Errors without repetition (several SMs, several gates in one broken file)."""
+    return list({(error.what, error.where): error for error in errors}.values())
 
 
 def _refused(report: GateReport) -> SmPatchError:

@@ -304,6 +304,13 @@ class Inspector:
         return Plan(steps, changes)
 
     def _step(self, gate: type[Gate], direction: Direction, overlay: dict[str, bytes]) -> tuple[GateStep, Inspector]:
+        try:
+            return self._planned(gate, direction, overlay)
+        except SmPatchError as error:
+            error.gate = gate.id
+            raise
+
+    def _planned(self, gate: type[Gate], direction: Direction, overlay: dict[str, bytes]) -> tuple[GateStep, Inspector]:
         problem = self._problem(gate)
         if problem is not None:
             raise problem

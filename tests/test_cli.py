@@ -347,6 +347,33 @@ def test_a_file_that_does_not_parse_is_one_clear_error(root: Path) -> None:
     assert run("apply", "--gate", AUTO, root=root).exit_code == 0
 
 
+def test_a_file_in_the_way_of_the_default_set_is_an_error_of_its_own(root: Path) -> None:
+    (root / FUSION).write_text("def broken(:\n")
+    before = snapshot(root)
+    result = run("apply", root=root)
+    assert result.exit_code == 3
+    assert result.stderr.count(f"{FUSION}:1") >= 1
+    assert "error[unparsable]" in result.stderr
+    assert snapshot(root) == before
+
+
+def test_one_gate_that_cannot_be_planned_does_not_hold_up_the_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from patcher.gate import Level
+
+    monkeypatch.setattr(gates("sglang")[AUTO], "opt_in", "")
+    mixed = (root / FUSION).read_bytes().replace(b"of all ranks\n", b"of all ranks\r\n")
+    (root / FUSION).write_bytes(mixed)
+    assert gates("sglang")[AUTO].level is Level.REPORTED
+    result = run("apply", root=root)
+    assert result.exit_code == 3
+    assert "opened allreduce-fusion-auto" in result.stderr
+    assert "error[unrecognised]: allreduce-fusion: the lines to edit end in different ways" in result.stderr
+    assert (root / FUSION).read_bytes() == mixed
+    assert states(root)[AUTO] == "patched"
+
+
 def test_an_unreadable_file_is_an_io_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path.read_bytes
 

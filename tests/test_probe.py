@@ -146,7 +146,9 @@ def test_the_command_agrees(folder_of: Write) -> None:
 
 
 def test_a_difference_is_an_error(folder_of: Write) -> None:
-    sly = "from sglang.srt.utils import common\n\ncommon.is_sm120_supported = lambda: False\n"  # from outside the module
+    sly = (
+        "from sglang.srt.utils import common\n\ncommon.is_sm120_supported = lambda: False\n"  # from outside the module
+    )
     root = folder_of({**FILES, **torch((12, 0)), "sglang/srt/__init__.py": sly})
     told = run("probe", root=root)
     assert told.exit_code == 3 and "probe-disagrees" in told.stderr and "DIFFERS" in told.stdout

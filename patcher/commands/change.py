@@ -38,7 +38,10 @@ def apply(options: Options, gates: Sequence[str], force: Sequence[str], dry_run:
                 console.show_diffs(outcome.written)
             console.show_applied(outcome)
             _show_running(outcome)
-    return 1 if dry_run and any(outcome.written for outcome in outcomes) else 0
+            for error in outcome.errors:
+                console.show_error(error, as_json=False)
+    failed = max((error.exit_code for outcome in outcomes for error in outcome.errors), default=0)
+    return failed or (1 if dry_run and any(outcome.written for outcome in outcomes) else 0)
 
 
 @command
