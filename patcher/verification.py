@@ -78,6 +78,7 @@ def _proofs(workplace: Workplace, backups: Mapping[str, str]) -> dict[str, str]:
     """Every gate in force planned and proven again from the originals; it must come to the very bytes on record."""
     manifest = workplace.manifest
     told = {}
+    in_force = set()
     wanted = {}
     for name, record in manifest.gates.items():
         bad = next((path for path in record.files if backups[path] != "ok"), None)
@@ -85,23 +86,26 @@ def _proofs(workplace: Workplace, backups: Mapping[str, str]) -> dict[str, str]:
             told[name] = "this sm-patch does not have its recipe"
         elif bad is not None:
             told[name] = f"cannot be proven: the backup of {bad} is damaged"
-        elif workplace.active(name) is None:
-            told[name] = "no longer in force as written"
         else:
+            # One that is no longer in force as a whole still has its part in the files it shares.
             wanted[workplace.gates[name]] = Direction(record.direction)
+            if workplace.active(name) is None:
+                told[name] = "no longer in force as written"
+            else:
+                in_force.add(name)
     try:
         paths = {path for gate in wanted for path in manifest.gates[gate.id].files}
         originals = {path: workplace.store.blob(manifest.files[path].original) for path in paths}
         plan = workplace.inspector.replaced(originals).plan(wanted)
     except SmPatchError as error:
-        return told | {gate.id: error.what for gate in wanted}
-    for gate in wanted:
+        return told | dict.fromkeys(in_force, error.what)
+    for name in in_force:
         differ = [
             path
-            for path in manifest.gates[gate.id].files
+            for path in manifest.gates[name].files
             if path not in plan.changes or digest(plan.changes[path].after) != manifest.files[path].written
         ]
-        told[gate.id] = f"this sm-patch would write {differ[0]} differently: apply again" if differ else "ok"
+        told[name] = f"this sm-patch would write {differ[0]} differently: apply again" if differ else "ok"
     return told
 
 

@@ -2,8 +2,9 @@
 
 from patcher.arch import SM, SM120, SM121
 from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
+from patcher.located import LocatedSite
 from patcher.requirements import Exports
-from patcher.sites import ConditionSite, GuardSite, ReturnsFalse
+from patcher.sites import GuardSite, ReturnsFalse
 from patches.sglang import SM12X
 from patches.sglang import _miniature as mini
 
@@ -80,7 +81,15 @@ class DeepgemmEnable(Gate):
     upstream_checks = (APIS,)
     upstream_since = {SM120: "0.5.13"}
     sites = (
-        ConditionSite("<0.4.7.post1", _FIRST, "", mentions=("sm_version",), witness=SM(9, 0)),
+        # Bound in the try that this condition stands in, so that elsewhere the name may as well be unbound.
+        LocatedSite(
+            "<0.4.7.post1",
+            _FIRST,
+            "",
+            mentions=("sm_version",),
+            witness=SM(9, 0),
+            given=(("sm_version", "get_device_sm()"),),
+        ),
         GuardSite(">=0.4.7.post1,<0.5.4", _OLD, _FUNCTION, ReturnsFalse(), "return False\n", closes=True),
         GuardSite(">=0.5.4", _NEW, _FUNCTION, ReturnsFalse(), "return False\n", closes=True),
     )
