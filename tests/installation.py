@@ -59,6 +59,8 @@ def install(root: Path, version: str = "0.5.23", files: Mapping[str, str] | None
 def run(*words: str, root: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
     """Run a command as a user would, stdout and stderr apart."""
     place = ["--root", str(root)] if root else []
+    if root and "--engine" not in words:
+        place += ["--engine", "sglang"]  # the FlashInfer beside it is a miniature of one function
     return CliRunner().invoke(main, [*words, *place], env=env, catch_exceptions=False)
 
 
