@@ -80,7 +80,8 @@ class OtherGate:
         shut = [site for site in report.sites if not site.admits]
         decides = shut[0] if shut else report.sites[0]
         if decides.place is None:
-            return finding(False, f"{self.gate.id} is {report.state.value}", f"{engine.package}/{decides.where}")
+            why, where = report.reason, decides.error.where if decides.error else ""
+            return finding(False, f"{self.gate.id} is {report.state.value}: {why}", where)
         word = "refuses" if shut else "admits"
         return finding(not shut, f"{self.gate.id} {word} SM{sm} ({decides.place.text})", decides.where)
 
