@@ -313,7 +313,7 @@ class Surroundings:
         self._assumptions = dict(assumptions or {})
         self._versions: dict[str, str | None] = {}
         self._trees: dict[str, SourceTree | None] = {}
-        self._planned = planned or {}
+        self._planned = planned if planned is not None else {}  # filled in while others are planned
 
     def version(self, distribution: str) -> str | None:
         if distribution in self._assumptions:
