@@ -60,7 +60,6 @@ class OtherGate:
         from patcher.plan import Inspector
 
         needs = f"{self.distribution}{self.since}"
-        engine = catalogue.engine_named(self.gate.engine)
 
         def finding(met: bool, found: str, where: str = "") -> Finding:
             return Finding(met, f"{self.gate.id} admits SM{sm}", found, where, needs, self.because, self.link)
@@ -69,6 +68,7 @@ class OtherGate:
         assumed = _assumed(facts, self.distribution, self.since)
         if assumed is not None:
             return finding(assumed, f"assumed from {self.distribution} {version}")
+        engine = catalogue.engine_named(self.gate.engine)
         tree = facts.tree(engine.package)
         if tree is None:
             return finding(False, f"{engine.called} is not installed")
