@@ -920,6 +920,7 @@ class Predicates:
             bound = self._members_of(above).bound.get(name)
             if bound:
                 node, sure = bound[-1]
+                sure = sure and (len(bound) == 1 or isinstance(node, ast.FunctionDef))
                 return above, node if sure else None
         return None
 

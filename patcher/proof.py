@@ -484,11 +484,17 @@ class _Prover:
             raise self.fail("only-sites", "the targets are named in an undeclared way", line)
         self.used.update(_loaded(test))
 
-    def _without_effect(self, test: ast.expr, scope: Scope) -> None:
+    def _without_effect(self, test: ast.expr, scope: Scope, worlds: Sequence[World] = ALL_WORLDS) -> None:
+        if isinstance(test, ast.BoolOp):
+            stops_at = isinstance(test.op, ast.Or)
+            for operand in test.values:
+                self._without_effect(operand, scope, worlds)
+                worlds = [world for world in worlds if self._value(operand, scope, world) is not stops_at]
+            return
         for node in ast.walk(test):
             if isinstance(node, _EFFECTS):
                 raise self._outside(node, "what was inserted does more than name the targets")
-            if isinstance(node, ast.Call) and not all(self._followed(node, scope, world) for world in ALL_WORLDS):
+            if isinstance(node, ast.Call) and not all(self._followed(node, scope, world) for world in worlds):
                 raise self._outside(node, "what was inserted calls something unknown")
 
     def _followed(self, node: ast.expr, scope: Scope, world: World) -> bool:

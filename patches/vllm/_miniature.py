@@ -21,7 +21,9 @@ from typing import NamedTuple
 class PlatformEnum(enum.Enum):
     CUDA = enum.auto()
     ROCM = enum.auto()
+    XPU = enum.auto()
     CPU = enum.auto()
+    UNSPECIFIED = enum.auto()
 
 
 class DeviceCapability(NamedTuple):
@@ -57,6 +59,10 @@ class Platform:
         if current is None:
             return False
         return current.to_int() // 10 == capability // 10
+
+
+class UnspecifiedPlatform(Platform):
+    _enum = PlatformEnum.UNSPECIFIED
 """
 
 _GPU = """\
@@ -79,12 +85,12 @@ class {name}({base}):
         return DeviceCapability(major=major, minor=minor)
 """
 
-_CPU = """\
+_WITHOUT = """\
 from .interface import Platform, PlatformEnum
 
 
-class CpuPlatform(Platform):
-    _enum = PlatformEnum.CPU
+class {name}(Platform):
+    _enum = PlatformEnum.{member}
 """
 
 CUDA = "vllm/platforms/cuda.py"
@@ -100,5 +106,6 @@ PLATFORMS = {
     "vllm/platforms/interface.py": _INTERFACE,
     CUDA: cuda(),
     "vllm/platforms/rocm.py": _GPU.format(base="RocmBase", name="RocmPlatform", member="ROCM", more=""),
-    "vllm/platforms/cpu.py": _CPU,
+    "vllm/platforms/xpu.py": _WITHOUT.format(name="XPUPlatform", member="XPU"),
+    "vllm/platforms/cpu.py": _WITHOUT.format(name="CpuPlatform", member="CPU"),
 }
