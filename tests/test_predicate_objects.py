@@ -164,3 +164,66 @@ def test_kinds_of_methods(folder_of: Folder) -> None:
     for text, wanted in (("current_platform.fixed()", 7), ("current_platform.named", True)):
         value = predicates.value(ast.parse(text, mode="eval").body, Scope(module), cuda_world(SM120))
         assert value == wanted
+
+
+_SETS = """
+class C:
+    ok = 1
+    flag = 1
+
+    def set(self, config, flags):
+        table = {"one": 1, "flag": 2}
+        for name, _ in %s.items():
+            setattr(config, name, False)
+
+"""
+_UP = "class Up:\n    def ok(self): return 1\n"
+_DOUBTFUL = {
+    "a base outside the source": (f"import out\n{_UP}class C(out.Base, Up): pass\n", "C().ok()"),
+    "a diamond": (
+        f"{_UP}class L(Up): pass\nclass R(Up):\n    def ok(self): return 2\nclass C(L, R): pass\n",
+        "C().ok()",
+    ),
+    "set by a method of the class above": (
+        "class Up:\n    ok = 1\n    def set(self): self.ok = 2\nclass C(Up): pass\n",
+        "C().ok",
+    ),
+    "a name of the class's own body": ("a = 1\nclass C:\n    a = 2\n    b = a\n", "C.b"),
+    "a list of the class": ("class C:\n    seen = []\n", "len(C.seen)"),
+    "a member that is text too": ("import enum\nclass E(str, enum.Enum):\n    A = 'a'\n", "E.A == 'a'"),
+    "a member under two names": ("import enum\nclass E(enum.Enum):\n    A = 1\n    B = 1\n", "E.A == E.B"),
+    "of a class that may inherit from it": (f"import out\n{_UP}class C(out.Base): pass\n", "isinstance(C(), Up)"),
+    "set under names that are given": (_SETS % "flags", "C().ok"),
+    "set under a written name": (_SETS % "table", "C().flag"),
+}
+
+
+@pytest.mark.parametrize(("code", "text"), _DOUBTFUL.values(), ids=_DOUBTFUL)
+def test_what_a_class_may_have_otherwise_is_unknown(code: str, text: str, folder_of: Folder) -> None:
+    predicates, module = _user(folder_of, code)
+    assert predicates.value(ast.parse(text, mode="eval").body, Scope(module), cuda_world(SM120)) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (f"{_UP}class C(Up): pass\n", "C().ok()"),
+        (_SETS % "table", "C().ok"),
+        ("class C:\n    ok = 1\n", "C.ok"),
+    ],
+)
+def test_what_a_class_surely_has_is_known(code: str, text: str, folder_of: Folder) -> None:
+    predicates, module = _user(folder_of, code)
+    assert predicates.value(ast.parse(text, mode="eval").body, Scope(module), cuda_world(SM120)) == 1
+
+
+def test_a_receiver_is_unknown_where_the_engine_does_not_say_what_there_is(folder_of: Folder) -> None:
+    made = {name: {"cuda": classes["cuda"]} for name, classes in ENGINE.objects.items()}
+    predicates = Predicates(SourceTree(folder_of(mini.PLATFORMS)), "vllm", made)
+    module = predicates.module("vllm.platforms.interface")
+    assert module is not None
+    (method,) = module.source.defined("Platform.is_device_capability")
+    assert isinstance(method, ast.FunctionDef)
+    asked = ast.parse("cls.is_device_capability(120)", mode="eval").body
+    assert predicates.value(asked, Scope(module, method), cuda_world(SM120)) is True
+    assert predicates.value(asked, Scope(module, method), OTHER_WORLDS[0]) is UNKNOWN
