@@ -202,9 +202,44 @@ def class_members(node: ast.ClassDef) -> Members:
             if isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load):
                 found.reset.add(part.attr)
             elif isinstance(part, ast.Call) and not first and _sets_attribute(part):
-                name = part.args[1].value if isinstance(part.args[1], ast.Constant) else ANY
-                found.reset.add(str(name))
+                found.reset |= _names_set(part.args[1], member)
     return found
+
+
+def _names_set(name: ast.expr, method: ast.stmt) -> set[str]:
+    """The attribute names that an expression in a method may give; ANY where they are not written there.
+
+    Followed is a loop over a dict that is written out in the method: ``for name, … in table.items()``.
+    """
+    if isinstance(name, ast.Constant):
+        return {str(name.value)}
+    if not isinstance(name, ast.Name) or not isinstance(method, Function):
+        return {ANY}
+    own = local_names(method)
+    found = [_keys_of(loop, name.id, own) for loop in own.binders.get(name.id, ())]
+    nested = any(isinstance(part, Definition | ast.Lambda) and part is not method for part in ast.walk(method))
+    return set().union(*found) if found and all(found) and name.id not in own.parameters and not nested else {ANY}
+
+
+def _keys_of(loop: ast.AST, name: str, own: Locals) -> set[str]:
+    """What a loop over a dict's items gives its first name; empty when that is not known."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Tuple) or not isinstance(loop.iter, ast.Call):
+        return set()
+    first, called = loop.target.elts[0], loop.iter.func
+    if not isinstance(first, ast.Name) or first.id != name or bound_names(loop).count(name) != 1:
+        return set()
+    if not isinstance(called, ast.Attribute) or called.attr != "items" or not isinstance(called.value, ast.Name):
+        return set()
+    table = called.value.id
+    makers = own.binders.get(table, [])
+    if table in own.parameters | own.changed.stored | own.changed.called or len(makers) != 1:
+        return set()
+    made = makers[0]
+    if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not isinstance(made.targets[0], ast.Name):
+        return set()
+    keys = made.value.keys if isinstance(made.value, ast.Dict) else []
+    names = {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+    return names if len(names) == len(keys) else set()
 
 
 def _sets_attribute(node: ast.Call) -> bool:

@@ -98,7 +98,8 @@ class Options:
 
         environment, places = self.places()
         assumptions = self.assumptions()
-        return [Workplace(installation_at(environment, engine, root), assumptions) for engine, root in places]
+        planned: dict[str, dict[str, bytes]] = {}
+        return [Workplace(installation_at(environment, engine, root), assumptions, planned) for engine, root in places]
 
     def use_packs(self) -> None:
         """Opt in to the named packs, so that one that cannot be used is an error whatever the command."""

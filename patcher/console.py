@@ -268,6 +268,15 @@ def show_notes(outcome: Outcome) -> None:
         say(f"note: {note}")
 
 
+def show_stale_modules(stale: Sequence[Sequence[str]], cleared: bool) -> None:
+    """What is left in JIT caches of the code as it was, as prose."""
+    paths = [path for paths in stale for path in paths]
+    for path in paths:
+        say(f"{'removed' if cleared else 'built by the code as it was:'} {path}")
+    if paths and not cleared:
+        say("--clear-jit-cache removes these and nothing else; they are built again on their first use")
+
+
 def _by_gate(reports: Iterable[GateReport]) -> list[GateReport]:
     return list({report.gate.id: report for report in reports}.values())
 

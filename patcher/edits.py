@@ -290,13 +290,13 @@ def insert_statement(text: str, statement: str, comment: str, indent: str, *, be
 def extend_literal(text: str, element: str) -> str:
     """The literal ``text`` (a list, tuple, set or dict, not empty) with ``element`` behind its last one.
 
-    ``element`` is written as it would be in the literal: ``*x``, or ``**x`` for a dict.
+    ``element`` is written as it would be in the literal: ``x`` or ``*x``, for a dict ``key: value`` or ``**x``.
     """
     literal = cst.parse_expression(text)
     if _code(literal) != text:
         raise Unrecognised("the literal does not survive a parse unchanged", hint="please report this file")
     assert isinstance(literal, cst.Dict | cst.List | cst.Tuple | cst.Set)
-    holder = cst.parse_expression(f"{{{element}}}" if element.startswith("**") else f"[{element}]")
+    holder = cst.parse_expression(f"{{{element}}}" if isinstance(literal, cst.Dict) else f"[{element}]")
     assert isinstance(holder, cst.Dict | cst.List)
     *rest, last = literal.elements
     between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

@@ -212,7 +212,9 @@ def places(environment: Environment, engines: Iterable[Engine]) -> list[tuple[En
             if whole:
                 found.append((engine, folder.parent))
                 break
-    return found
+    names = {distribution for engine, _ in found for distribution in engine.distributions}
+    # One that others ask about comes before them, so that they can be told what it is going to be.
+    return sorted(found, key=lambda place: len(names & set(place[0].related)))
 
 
 def installations(environment: Environment, engines: Iterable[Engine]) -> list[Installation]:
@@ -297,14 +299,21 @@ _METADATA_FILES = ("METADATA", "PKG-INFO", "RECORD", "direct_url.json")
 class Surroundings:
     """What requirements ask: versions of other distributions beside an installation, and their sources.
 
-    ``assumptions`` (distribution → version) stand in for what is installed.
+    ``assumptions`` (distribution → version) stand in for what is installed, ``planned`` (package → path → bytes)
+    for files that are about to be written there.
     """
 
-    def __init__(self, installation: Installation, assumptions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        assumptions: Mapping[str, str] | None = None,
+        planned: Mapping[str, Mapping[str, bytes]] | None = None,
+    ) -> None:
         self._paths = tuple(dict.fromkeys((installation.root, *installation.environment.paths)))
         self._assumptions = dict(assumptions or {})
         self._versions: dict[str, str | None] = {}
         self._trees: dict[str, SourceTree | None] = {}
+        self._planned = planned if planned is not None else {}  # filled in while others are planned
 
     def version(self, distribution: str) -> str | None:
         if distribution in self._assumptions:
@@ -330,9 +339,12 @@ class Surroundings:
         return next((list(d.requires or ()) for d in found), [])
 
     def tree(self, package: str) -> SourceTree | None:
+        """The folder that holds ``package``, with what is planned for it; None when there is none."""
         if package not in self._trees:
             holder = next((p for p in self._paths if (p / package / "__init__.py").is_file()), None)
-            self._trees[package] = SourceTree(holder) if holder else None
+            tree = SourceTree(holder) if holder else None
+            overlay = self._planned.get(package)
+            self._trees[package] = tree.with_overlay(overlay) if tree and overlay else tree
         return self._trees[package]
 
     def depends(self) -> list[str]:

@@ -215,6 +215,8 @@ class Gate:
     """How to use it once it is open (flags)."""
     measure: ClassVar[str] = ""
     """How to measure whether it helps."""
+    jit_modules: ClassVar[Sequence[str]] = ()
+    """The modules in the engine's JIT cache that were built by the code that the recipe edits."""
 
     @classmethod
     def since(cls, sm: SM) -> str:
@@ -273,6 +275,10 @@ class Engine:
     spellings: Mapping[frozenset[SM], Sequence[Spelling]] = field(default_factory=dict)
     title: str = ""
     """What people call it, where that is not its name."""
+    jit_cache: str = ""
+    """Where a JIT-built module is kept: a pattern with {version}, {module} and {VARIABLE:default}."""
+    objects: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Objects made at run time, by dotted name: kind of world (cuda, hip, cpu) → the class they are of there."""
 
     @property
     def called(self) -> str:

@@ -24,7 +24,8 @@ Literal = ast.List | ast.Tuple | ast.Set | ast.Dict
 class LiteralSite(Site):
     """A literal that holds all of ``holds`` (elements, or keys of a dict) and not yet ``element`` for the target.
 
-    ``element`` is source of the recipe's own; ``key: value`` for a dict.
+    ``holds``: constants, or names with dots as they are written. ``element`` is source of the recipe's own;
+    ``key: value`` for a dict.
     """
 
     versions: str
@@ -70,7 +71,7 @@ class LiteralSite(Site):
         assert isinstance(node, Literal)
         if not direction.admits:
             raise Unrecognised("a literal can only be extended", where=f"{place.path}:{place.line}")
-        inserted, splices = spell_target(view, target)
+        inserted, splices = spell_target(view, target, place=place)
         if isinstance(node, ast.Dict):
             element = f"**({{{self.element}}} if {inserted} else {{}})"
         else:
@@ -80,9 +81,10 @@ class LiteralSite(Site):
 
 
 def constants(node: Literal) -> set[object]:
-    """The constant elements (or keys) of a literal."""
+    """The constant elements (or keys) of a literal, and those that are names with dots, as text."""
     parts = node.keys if isinstance(node, ast.Dict) else node.elts
-    return {part.value for part in parts if isinstance(part, ast.Constant)}
+    found: set[object] = {part.value for part in parts if isinstance(part, ast.Constant)}
+    return found | {ast.unparse(part) for part in parts if isinstance(part, ast.Attribute)}
 
 
 def added_element(element: str, literal: Literal) -> str:

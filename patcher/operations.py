@@ -84,10 +84,16 @@ _MARK = b"# sm-patch: "
 class Workplace:
     """One installation with its store, opened for reading. Every look at the disk is made once."""
 
-    def __init__(self, installation: Installation, assumptions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        assumptions: Mapping[str, str] | None = None,
+        planned: dict[str, dict[str, bytes]] | None = None,
+    ) -> None:
         self.installation = installation
         self.assumptions = dict(assumptions or {})
-        self.facts = Surroundings(installation, assumptions)
+        self.planned_files = planned if planned is not None else {}
+        self.facts = Surroundings(installation, assumptions, self.planned_files)
         self.store = Store(installation.root, installation.state_folder, installation.engine.package)
 
     @property
@@ -241,6 +247,9 @@ class Workplace:
     def dry_run(self, sms: Sequence[SM], named: Sequence[str] = (), forced: Sequence[str] = ()) -> Outcome:
         """What apply would do. Takes no lock and writes nothing."""
         outcome, _, writes = self.planned(sms, named, forced)
+        # The engines that are planned after this one see what it is going to be.
+        files = self.planned_files.setdefault(self.installation.engine.package, {})
+        files.update({change.path: change.after for change in outcome.written})
         notes = list(outcome.notes)
         if self.store.interrupted():
             notes.append("an earlier change was interrupted: apply undoes it first")

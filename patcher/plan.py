@@ -106,7 +106,7 @@ class Inspector:
         self.stated = stated
         self.verified = verified and stated is not None
         self.facts = facts
-        self.predicates = Predicates(tree, engine.package)
+        self.predicates = Predicates(tree, engine.package, engine.objects)
 
     def replaced(self, overlay: Mapping[str, bytes]) -> Inspector:
         """The same look at the tree with some files replaced."""

@@ -1,10 +1,10 @@
 """What an expression of an installed engine is worth on a given GPU, read from source alone.
 
 A small interpreter for the shapes that predicates have: functions, ``lru_cache(partial(...))`` assignments,
-re-exports (star imports included), aliases, properties behind a name map, tuples and arithmetic on the
-compute capability. It follows names through the installed source, never imports it, and answers ``UNKNOWN``
-wherever it cannot be sure. What torch says in a given world (an SM on a CUDA machine, an AMD GPU, no GPU) is
-the only thing it takes for granted.
+re-exports (star imports included), aliases, properties behind a name map, class methods along the lines of
+inheritance, enumerations, named tuples, tuples and arithmetic on the compute capability. It follows names through
+the installed source, never imports it, and answers ``UNKNOWN`` wherever it cannot be sure. What torch says in a
+given world (an SM on a CUDA machine, an AMD GPU, no GPU) is the only thing it takes for granted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import builtins
 import operator
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -131,6 +131,16 @@ class Raises(Exception):
         return Raises(self.kind, self.builtin)
 
 
+class NotHere(Raises):
+    """The code belongs to an object that there is none of in this world, so it does not run there."""
+
+    def __init__(self) -> None:
+        super().__init__("NotHere")
+
+    def again(self) -> NotHere:
+        return NotHere()
+
+
 class _GiveUp(Exception):
     """A shape the interpreter does not follow, or a limit."""
 
@@ -159,6 +169,34 @@ class _Class:
 class _Instance:
     cls: _Class
     fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A member of an enumeration."""
+
+    enumeration: ast.ClassDef
+    name: str
+
+
+@dataclass(frozen=True)
+class _Device:
+    """The GPU of this world as torch.device (the CPU where there is none)."""
+
+    type: str
+    index: int = 0
+
+
+class _Record(tuple[Any, ...]):
+    """An instance of a named tuple of the source: it compares and unpacks like any tuple."""
+
+    cls: _Class
+
+    @staticmethod
+    def of(cls: _Class, values: Iterable[Any]) -> _Record:
+        record = _Record(values)
+        record.cls = cls
+        return record
 
 
 @dataclass(eq=False)
@@ -199,6 +237,12 @@ class Module:
         self._walrus = b":=" in source.data
         self._changes: dict[tuple[str, bool], bool] = {}
         self._collect(source.tree.body, (), True)
+
+    @cached_property
+    def owners(self) -> dict[ast.AST, ast.ClassDef]:
+        """Each method, with the class that it is defined in."""
+        classes = [node for node in ast.walk(self.source.tree) if isinstance(node, ast.ClassDef)]
+        return {node: owner for owner in classes for node in owner.body if isinstance(node, Definition)}
 
     def _collect(self, body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...], straight: bool) -> None:
         for node in body:
@@ -255,12 +299,17 @@ class Scope:
     line: int = 0
 
 
+Objects = Mapping[str, Mapping[str, str]]
+"""Objects made at run time, by dotted name: kind of world → dotted name of the class that they are of there."""
+
+
 class Predicates:
     """Evaluates expressions of one source tree in one world at a time. Keeps what it has worked out."""
 
-    def __init__(self, tree: SourceTree, package: str) -> None:
+    def __init__(self, tree: SourceTree, package: str, objects: Objects | None = None) -> None:
         self.tree = tree
         self.package = package  # names are followed inside this package only
+        self.objects = objects or {}
         self._modules: dict[str, Module | None] = {}
         # What was worked out, by the module it belongs to (so that a module can be forgotten).
         self._values: dict[Module, dict[tuple[World, str, int], Any]] = {}
@@ -274,7 +323,7 @@ class Predicates:
 
     def replaced(self, overlay: Mapping[str, bytes]) -> Predicates:
         """The same for the tree with some files replaced. What was parsed of the other files is shared."""
-        other = Predicates(self.tree.with_overlay(overlay), self.package)
+        other = Predicates(self.tree.with_overlay(overlay), self.package, self.objects)
         other._modules = {
             name: module for name, module in self._modules.items() if module and module.source.name not in overlay
         }
@@ -367,13 +416,96 @@ class Predicates:
             return None
         found = own.binders.get(name, ())
         # In a running call what is bound so far is in its variables; the rest is bound in ways not followed.
-        if name in own.parameters or scope.variables is not None or len(found) != 1:
+        if scope.variables is not None or len(found) != (name not in own.parameters):
             return (UNKNOWN,)
-        if not isinstance(found[0], ast.Assign | ast.Import | ast.ImportFrom) or name not in bound_names(found[0]):
+        if not found:
+            value = self._parameter(name, scope.function, scope.module)
+        elif isinstance(found[0], ast.Assign | ast.Import | ast.ImportFrom) and name in bound_names(found[0]):
+            value = self._bound_value(found[0], name, scope)
+        else:
             return (UNKNOWN,)
-        value = self._bound_value(found[0], name, scope)
         changes = own.changed.stored | (own.changed.called if isinstance(value, _CONTAINERS) else set())
         return (UNKNOWN if isinstance(value, _CHANGING) and name in changes else value,)
+
+    def receivers(self, method: ast.AST) -> set[str]:
+        """The name of a method's receiver (``self``, ``cls``), if it has one."""
+        if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+            return set()
+        positional = [*method.args.posonlyargs, *method.args.args]
+        return {positional[0].arg} if positional else set()
+
+    def _parameter(self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Any:
+        """What is known of a parameter that nobody has given a value: a receiver, the GPU, its capability."""
+        positional = [*function.args.posonlyargs, *function.args.args]
+        owner = module.owners.get(function)
+        if owner is not None and positional and positional[0].arg == name:
+            return self._receiver(_Class(module, owner), function)
+        parameter = next((a for a in [*positional, *function.args.kwonlyargs] if a.arg == name), None)
+        return self._of_type(parameter.annotation if parameter else None, module)
+
+    def _receiver(self, owner: _Class, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Any:
+        """``self`` or ``cls`` of a method: known where the object made in this world is of the method's class."""
+        kinds = {self._decorator(decorator, Scope(owner.module)) for decorator in function.decorator_list}
+        if "staticmethod" in kinds:
+            return UNKNOWN
+        for name, classes in self.objects.items():
+            made = {kind: cls for kind, dotted in classes.items() if (cls := self._class_called(dotted))}
+            of_owner = {kind for kind, cls in made.items() if self._is_kind_of(cls, owner)}
+            if self._world.kind in of_owner:
+                here = self._module_attribute_of(name)
+                return here.cls if "classmethod" in kinds and isinstance(here, _Instance) else here
+            if of_owner and self._world.kind in made:
+                raise NotHere
+        return UNKNOWN
+
+    def _is_kind_of(self, cls: _Class, above: _Class) -> bool:
+        return any(known is not None and known.node is above.node for known in self._lineage(cls))
+
+    def _module_attribute_of(self, dotted: str) -> Any:
+        module, _, name = dotted.rpartition(".")
+        found = self.module(module)
+        return self._module_attribute(found, name) if found else UNKNOWN
+
+    def _class_called(self, dotted: str) -> _Class | None:
+        try:
+            value = self._module_attribute_of(dotted)
+        except Raises:
+            return None
+        return value if isinstance(value, _Class) else None
+
+    def _of_type(self, annotation: ast.expr | None, module: Module) -> Any:
+        """A value of this type where the type tells it: a device is the GPU, a (major, minor) its capability."""
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            try:
+                annotation = ast.parse(annotation.value, mode="eval").body
+            except SyntaxError:
+                return UNKNOWN
+        if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+            annotation = annotation.left
+        elif isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).endswith("Optional"):
+            annotation = annotation.slice
+        if not isinstance(annotation, ast.Name | ast.Attribute):
+            return UNKNOWN
+        try:
+            kind = self._annotated(annotation, module)
+        except Raises:
+            return UNKNOWN
+        if kind == _External("torch.device"):
+            return _Device("cuda" if self._world.kind in ("cuda", "hip") else self._world.kind)
+        capability = self._world.capability
+        if isinstance(kind, _Class) and capability is not None and self._fields(kind) == ["major", "minor"]:
+            return _Record.of(kind, capability)
+        return UNKNOWN
+
+    def _annotated(self, annotation: ast.Name | ast.Attribute, module: Module) -> Any:
+        try:
+            return self._eval(annotation, Scope(module))
+        except Raises:
+            found = module.bindings.get(annotation.id) if isinstance(annotation, ast.Name) else None
+            if not found:
+                raise
+            # What is imported for type checkers only is no name at run time, but it says what the type is.
+            return self._bound_value(found[-1].node, ast.unparse(annotation), Scope(module))
 
     def _global(self, name: str, module: Module, line: int = 0) -> Any:
         if name == "__debug__":
@@ -408,6 +540,10 @@ class Predicates:
         return value
 
     def _find_module_attribute(self, module: Module, name: str, line: int) -> Any:
+        made = self.objects.get(f"{module.name}.{name}")
+        if made is not None:
+            cls = self._class_called(made.get(self._world.kind, ""))
+            return _Instance(cls) if cls else UNKNOWN
         if name in module.rebound or ANY in module.rebound:
             return UNKNOWN
         values: list[Any] = []
@@ -545,7 +681,7 @@ class Predicates:
         self._imports(module)
         found = self.module(module)
         if found is None:
-            return self.module(f"{module}.{name}") or _External(f"{module}.{name}")
+            return self.module(f"{module}.{name}") or self._external(f"{module}.{name}")
         return self._module_attribute(found, name)
 
     def _imports(self, module: str) -> None:
@@ -710,42 +846,42 @@ class Predicates:
             return _Method(getattr(value, name))
         if isinstance(value, SM) and name in ("major", "minor"):
             return getattr(value, name)
+        if isinstance(value, _Device) and name in ("type", "index"):
+            return getattr(value, name)
+        if isinstance(value, _Record):
+            return self._record_attribute(value, name)
+        if isinstance(value, _Class):
+            return self._class_attribute(value, value, name)
+        if isinstance(value, _Member) and name == "name":
+            return value.name
         return UNKNOWN
 
     def _external_attribute(self, value: _External, name: str) -> Any:
-        dotted = f"{value.name}.{name}"
-        world = self._world
-        facts: dict[str, Any] = {
-            "torch.version.cuda": world.cuda,
-            "torch.version.hip": world.hip,
-        }
-        if dotted in facts:
-            return facts[dotted]
-        if not dotted.startswith("torch.") or dotted.count(".") > 1:
+        found = self._external(f"{value.name}.{name}")
+        if isinstance(found, _External) and (not found.name.startswith("torch.") or found.name.count(".") > 1):
             self._doubts += 1  # it may not be there
-        return _External(dotted)
+        return found
+
+    def _external(self, dotted: str) -> Any:
+        facts: dict[str, Any] = {
+            "torch.version.cuda": self._world.cuda,
+            "torch.version.hip": self._world.hip,
+            "typing.TYPE_CHECKING": False,
+        }
+        return facts.get(dotted, _External(dotted))
 
     def _instance_attribute(self, value: _Instance, name: str) -> Any:
-        own = self._members_of(value.cls)
-        if name in own.reset or ANY in own.reset or "__getattribute__" in own.bound:
+        if any(self._resets(above, name) for above in self._lineage(value.cls)):
             return UNKNOWN
         if name in value.fields:
             return value.fields[name]
-        if name in own.bound:
-            node, sure = own.bound[name][-1]
-            if not sure or not isinstance(node, ast.FunctionDef):
-                return UNKNOWN
-            function = _Function(value.cls.module, node, bound=value)
-            kinds = {self._decorator(decorator, Scope(value.cls.module)) for decorator in node.decorator_list}
-            if kinds <= {"cache"}:
-                return function
-            if kinds <= {"cache", "property", "functools.cached_property"}:
-                return self._call(function, (), {})
-            return UNKNOWN
-        if "__getattr__" in own.bound and not value.cls.node.bases:
-            node, sure = own.bound["__getattr__"][-1]
-            if sure and isinstance(node, ast.FunctionDef) and not node.decorator_list:
-                return self._call(_Function(value.cls.module, node, bound=value), (name,), {})
+        if self._member(value.cls, name) is not None:
+            return self._class_attribute(value.cls, value, name)
+        found = self._member(value.cls, "__getattr__")
+        if found is not None:
+            owner, node = found
+            if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+                return self._call(_Function(owner.module, node, bound=value), (name,), {})
         return UNKNOWN
 
     def _members_of(self, cls: _Class) -> Members:
@@ -753,6 +889,101 @@ class Predicates:
         if cls.node not in kept:
             kept[cls.node] = class_members(cls.node)
         return kept[cls.node]
+
+    # -- classes ---------------------------------------------------------------------------------------------
+
+    def _lineage(self, cls: _Class) -> list[_Class | None]:
+        """A class and those it inherits from, nearest first; None where one outside the source stands between."""
+        found: list[_Class | None] = [cls]
+        for base in cls.node.bases:
+            value = self._lazy(base, Scope(cls.module, line=cls.node.lineno))
+            if isinstance(value, _Class):
+                found += self._lineage(value)
+            elif value is not object and not (isinstance(value, _External) and value.name in _BARE_BASES):
+                found.append(None)
+        nodes = [above.node for above in found if above]
+        return found if len(nodes) == len(set(nodes)) else [cls, None]  # a diamond: its order is not followed
+
+    def _resets(self, cls: _Class | None, name: str) -> bool:
+        """Whether an attribute may be another than the class says; what is outside the source is not asked."""
+        own = self._members_of(cls) if cls else Members()
+        return name in own.reset or ANY in own.reset or "__getattribute__" in own.bound
+
+    def _member(self, cls: _Class, name: str) -> tuple[_Class, ast.stmt | None] | None:
+        """What binds a name in the class nearest to ``cls``, None for the statement when it may be another's.
+
+        None altogether when no class binds it.
+        """
+        for above in self._lineage(cls):
+            if above is None:
+                return cls, None
+            bound = self._members_of(above).bound.get(name)
+            if bound:
+                node, sure = bound[-1]
+                sure = sure and (len(bound) == 1 or isinstance(node, ast.FunctionDef))
+                return above, node if sure else None
+        return None
+
+    def _outer_bases(self, cls: _Class) -> set[str]:
+        """The classes outside the source that a class names as its bases, by dotted name."""
+        values = [self._lazy(base, Scope(cls.module, line=cls.node.lineno)) for base in cls.node.bases]
+        return {value.name for value in values if isinstance(value, _External)}
+
+    def _fields(self, cls: _Class) -> list[str]:
+        """The fields of a named tuple, in order; empty for any other class."""
+        if self._outer_bases(cls) != {_NAMED_TUPLE}:
+            return []
+        nodes = [node for node in cls.node.body if isinstance(node, ast.AnnAssign)]
+        return [node.target.id for node in nodes if isinstance(node.target, ast.Name)]
+
+    def _class_attribute(self, cls: _Class, receiver: _Class | _Instance | _Record, name: str) -> Any:
+        """``receiver.name`` as the class and those above it define it; UNKNOWN when they do not."""
+        found = self._member(cls, name)
+        if found is None or any(self._resets(above, name) for above in self._lineage(cls)):
+            return UNKNOWN
+        owner, node = found
+        if isinstance(node, ast.FunctionDef):
+            return self._method(_Function(owner.module, node), cls, receiver)
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            return UNKNOWN
+        if self._outer_bases(owner) == {_ENUM}:
+            return self._enumerated(owner, name)
+        own = self._members_of(owner).bound
+        if any(isinstance(part, ast.Name) and part.id in own for part in ast.walk(node.value)):
+            return UNKNOWN  # another name of the class's body
+        value = self._bound_value(node, name, Scope(owner.module, line=node.lineno))
+        return UNKNOWN if isinstance(value, _CHANGING) else value
+
+    def _enumerated(self, cls: _Class, name: str) -> Any:
+        """A member of an enumeration in which no two members are one and the same."""
+        own = self._members_of(cls).bound
+        values = [node.value for bound in own.values() for node, _ in bound if isinstance(node, ast.Assign)]
+        fixed = [ast.dump(value) for value in values if isinstance(value, ast.Constant)]
+        made = [self._lazy(v.func, Scope(cls.module)) for v in values if isinstance(v, ast.Call) and not v.args]
+        plain = len(fixed) == len(set(fixed)) and all(value == _External("enum.auto") for value in made)
+        plain = plain and (len(values) in (len(fixed), len(made))) and len(cls.node.bases) == 1
+        return _Member(cls.node, name) if plain and own.keys().isdisjoint(_OWN_COMPARISON) else UNKNOWN
+
+    def _method(self, function: _Function, cls: _Class, receiver: _Class | _Instance | _Record) -> Any:
+        assert isinstance(function.node, ast.FunctionDef)
+        scope = Scope(function.module, line=function.node.lineno)
+        kinds = {self._decorator(decorator, scope) for decorator in function.node.decorator_list} - {"cache"}
+        if kinds == {"staticmethod"}:
+            return function
+        if kinds == {"classmethod"}:
+            return _Function(function.module, function.node, bound=cls)
+        if isinstance(receiver, _Class):
+            return function if not kinds else UNKNOWN
+        bound = _Function(function.module, function.node, bound=receiver)
+        if not kinds:
+            return bound
+        return self._call(bound, (), {}) if kinds <= {"property", "functools.cached_property"} else UNKNOWN
+
+    def _record_attribute(self, value: _Record, name: str) -> Any:
+        fields = self._fields(value.cls)
+        if name in fields:
+            return value[fields.index(name)]
+        return self._class_attribute(value.cls, value, name)
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -790,7 +1021,7 @@ class Predicates:
         return UNKNOWN
 
     def _call_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        key = (self._world, function.node, function.bound, _typed(args), _typed(tuple(kwargs.items())))
+        key = (self._world, function.node, _typed(function.bound), _typed(args), _typed(tuple(kwargs.items())))
         try:
             hash(key)
         except TypeError:
@@ -836,6 +1067,9 @@ class Predicates:
         variables.update(kwargs)
         if any(name not in variables for name in names) or not set(kwargs) <= set(names):
             raise Raises("TypeError")
+        for parameter in [*positional, *node.args.kwonlyargs]:
+            if variables[parameter.arg] is UNKNOWN:
+                variables[parameter.arg] = self._of_type(parameter.annotation, function.module)
         self._depth += 1
         if self._depth > _DEPTH_LIMIT:
             raise _GiveUp
@@ -846,8 +1080,13 @@ class Predicates:
         return None if result is _FELL_THROUGH else result
 
     def _construct(self, cls: _Class, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        fields = self._fields(cls)
+        if fields:
+            values = dict(zip(fields, args, strict=False)) | kwargs
+            whole = list(values) == fields and UNKNOWN not in values.values()
+            return _Record.of(cls, values.values()) if whole else UNKNOWN
         own = self._members_of(cls)
-        if "__new__" in own.bound or cls.node.keywords:
+        if "__new__" in own.bound or cls.node.keywords or _ENUM in self._outer_bases(cls):
             return UNKNOWN
         instance = _Instance(cls)
         if "__init__" in own.bound:
@@ -877,17 +1116,33 @@ class Predicates:
             return SM(*world.capability)
         if name in _OTHER_VENDORS:
             return world.kind == _OTHER_VENDORS[name]
+        if name in ("packaging.version.parse", "packaging.version.Version") and args and isinstance(args[0], str):
+            from packaging.version import Version
+
+            return _guarded(Version, args[0])
         return UNKNOWN
 
     def _call_builtin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function in (hasattr, getattr) and len(args) >= 2 and isinstance(args[1], str):
             return self._reflect(function is hasattr, args[0], args[1], args[2:])
+        if function is isinstance and len(args) == 2:
+            return self._is_instance(*args)
         if UNKNOWN in args or UNKNOWN in kwargs.values() or any(_opaque(arg) for arg in args):
             return UNKNOWN
         if function in (int, str, bool, tuple, list, set, len, any, all, max, min, abs, float, sorted):
             return _guarded(function, *args, **kwargs)
         if function is map and len(args) == 2 and args[0] in (int, str):
             return _guarded(lambda: [args[0](item) for item in args[1]])
+        return UNKNOWN
+
+    def _is_instance(self, value: Any, kind: Any) -> Any:
+        if isinstance(kind, _Class) and isinstance(value, _Record | _Instance):
+            if self._is_kind_of(value.cls, kind):
+                return True
+            return UNKNOWN if None in self._lineage(value.cls) else False
+        plain = isinstance(value, int | str | tuple | list | dict | None) and not _opaque(value)
+        if plain and kind in (int, str, tuple, list, dict, bool, float):
+            return isinstance(value, kind)
         return UNKNOWN
 
     def _reflect(self, asks: bool, value: Any, name: str, default: tuple[Any, ...]) -> Any:
@@ -1089,6 +1344,9 @@ _FELL_THROUGH = _FellThrough()
 _CONTAINERS = (dict, list, set)
 _CHANGING = (dict, list, set, _Instance, _Class)
 _RAISED = " raised"  # no identifier: the exception that a handler is handling
+_ENUM, _NAMED_TUPLE = "enum.Enum", "typing.NamedTuple"
+_BARE_BASES = (_ENUM, _NAMED_TUPLE, "abc.ABC", "typing.Protocol")  # they give a class no attribute that is asked for
+_OWN_COMPARISON = ("__eq__", "__ne__", "__bool__", "__new__", "_missing_", "_generate_next_value_")
 _CACHES = ("functools.lru_cache", "functools.cache")
 _PLAIN_CLASS = ("dataclasses.dataclass", "functools.total_ordering", "enum.unique", "typing.final")
 _OTHER_VENDORS = {
@@ -1110,8 +1368,10 @@ def _is_of_object(node: ast.expr, name: str) -> bool:
 
 
 def _typed(value: Any) -> Any:
-    """A key in which ``1``, ``1.0`` and ``True`` differ."""
-    return (tuple, *map(_typed, value)) if isinstance(value, tuple) else (type(value), value)
+    """A key in which ``1``, ``1.0`` and ``True`` differ, and a named tuple from a plain one."""
+    if isinstance(value, tuple):
+        return (value.cls.node if isinstance(value, _Record) else tuple, *map(_typed, value))
+    return (type(value), value)
 
 
 def _is_exception(value: Any) -> bool:

@@ -6,8 +6,9 @@ It reads the files before and after with ``ast`` and shares nothing with the edi
 2. only-sites    the trees differ only by the declared kinds of change, inside the declared definitions: a
                  condition is what it was, in the same order, with one way to name the targets added to it;
 3. others-same   for every world that is not a target, each changed condition has the same truth for every
-                 assignment of its opaque atoms, each literal the same elements in the same order, and each
-                 inserted statement is not reached; the worlds are those of PROOF_WORLDS;
+                 assignment of its opaque atoms, each literal the same elements in the same order (a table by SM
+                 the same entries for every other key), and each inserted statement is not reached; the worlds are
+                 those of PROOF_WORLDS;
 4. targets       the targets are let in (or kept out) at every site, and nothing else was taken from them;
 5. names-bound   every added name is bound where it is used, and used;
 6. settled       every site is found again and is as wanted (the plan then plans again, and finds nothing to do);
@@ -30,13 +31,15 @@ from patcher.bindings import bound_names
 from patcher.condition import FALSE, TRUE, Truth, equivalent, implies, reduce
 from patcher.errors import ProofFailed, SmPatchError
 from patcher.gate import Direction
-from patcher.literals import Literal, LiteralSite, added_element, conditional_parts
+from patcher.keyed import KeyedSite, entries
+from patcher.literals import Literal, LiteralSite, added_element, conditional_parts, constants
 from patcher.predicate import (
     ALL_WORLDS,
     PROOF_WORLDS,
     UNKNOWN,
     UNKNOWN_SMS,
     UNTOUCHED_WORLDS,
+    NotHere,
     Raises,
     Scope,
     World,
@@ -197,6 +200,10 @@ class _Prover:
             elif isinstance(old, ast.expr) and isinstance(new, ast.expr):
                 if self.before.source.text(old) != self.after.source.text(new):
                     yield _Changed(old, new, definition, scope_before, scope_after)
+            elif name == "decorator_list" and len(old) == len(new):
+                for left, right in zip(old, new, strict=True):
+                    if not _equal(left, right):
+                        yield _Changed(left, right, definition, scope_before, scope_after)
             elif not _equal(old, new):
                 raise self._outside(after, f"its {name} changed")
 
@@ -258,13 +265,15 @@ class _Prover:
         for old, new, site in self._pairs(difference.before, difference.after, declared):
             if isinstance(site, LiteralSite):
                 self._check_literal(old, new, site, difference)
+            elif isinstance(site, KeyedSite):
+                self._check_keyed(old, new, site)
             else:
                 assert isinstance(site, ConditionSite)
                 self._check_truth(old, new, site, difference)
         self._names_bound(difference.after, difference.scope_after, difference.after.lineno)
 
     def _declared(self, difference: _Changed) -> list[Site]:
-        kinds = (ConditionSite, LiteralSite)
+        kinds = (ConditionSite, LiteralSite, KeyedSite)
         return [s for s in self.claim.sites if isinstance(s, kinds) and s.within == difference.definition]
 
     def _nodes(self, site: Site) -> list[ast.AST]:
@@ -302,7 +311,7 @@ class _Prover:
         for world in PROOF_WORLDS:
             old = reduce(before, scope_before, self.before.predicates, world)
             new = reduce(after, scope_after, self.after.predicates, world)
-            if world.sm not in self.claim.sms and not self._either_way(world):
+            if self._spared(world):
                 if not equivalent(old, new):
                     raise self.fail("others-same", f"the condition changed for {world}", after.lineno)
             elif holds:
@@ -316,6 +325,9 @@ class _Prover:
         if len(added) != 1 or not isinstance(added[0][0], operator):
             raise self._outside(after, "the condition is not what it was with the targets added")
         self._only_targets(self._target_of(added[0][1], site, holds), scope_after, after.lineno)
+
+    def _spared(self, world: World) -> bool:
+        return world.sm not in self.claim.sms and not self._either_way(world)
 
     def _either_way(self, world: World) -> bool:
         """An SM that no product has, of a family whose known SMs are all targets, may count as one of them or not."""
@@ -356,7 +368,12 @@ class _Prover:
             parts = operand.values if isinstance(operand, ast.BoolOp) and isinstance(operand.op, ast.And) else []
             if not parts or not self._compares(parts[0], site):
                 raise self._outside(operand, "what was added is not the declared comparison")
-            return parts[1] if len(parts) == 2 else ast.copy_location(ast.BoolOp(ast.And(), parts[1:]), operand)
+            return _conjunction(parts[1:], operand)
+        if site.provided:
+            parts = operand.values if isinstance(operand, ast.BoolOp) and isinstance(operand.op, ast.And) else []
+            if len(parts) < 2 or not _equal(parts[-1], ast.parse(site.provided, mode="eval").body):
+                raise self._outside(operand, "what was added does not ask for what it must")
+            return _conjunction(parts[:-1], operand)
         return operand
 
     def _compares(self, node: ast.expr, site: EqualsSite) -> bool:
@@ -383,6 +400,26 @@ class _Prover:
             if part != added_element(site.element, after) or test is None:
                 raise self.fail("others-same", "an undeclared element was added to the literal", after.lineno)
             self._only_targets(test, self.after.scope(difference.scope_after), after.lineno)
+
+    def _check_keyed(self, before: ast.expr, after: ast.expr, site: KeyedSite) -> None:
+        """What was there stands in its order; only the targets' keys are new, each once, with the declared value."""
+        if not isinstance(before, Literal) or type(before) is not type(after):
+            raise self._outside(after, "a literal became something else")
+        assert isinstance(after, Literal)
+        old, new = entries(before), entries(after)
+        if [(ast.dump(k), v and ast.dump(v)) for k, v in new[: len(old)]] != [
+            (ast.dump(k), v and ast.dump(v)) for k, v in old
+        ]:
+            raise self.fail("others-same", "an entry of the literal changed, moved or is gone", after.lineno)
+        mine = {site.unit.key(sm) for sm in self.claim.sms}
+        others = {site.unit.key(world.sm) for world in PROOF_WORLDS if world.sm and self._spared(world)}
+        added = [(k.value if isinstance(k, ast.Constant) else None, v) for k, v in new[len(old) :]]
+        keys = [key for key, _ in added]
+        if not set(keys) <= mine - others - constants(before) or len(set(keys)) != len(keys):
+            raise self.fail("others-same", "an undeclared entry was added to the literal", after.lineno)
+        declared = ast.dump(ast.parse(site.value, mode="eval").body) if site.value else None
+        if any((ast.dump(value) if value else None) != declared for _, value in added):
+            raise self.fail("targets", "an entry was added with another value than the declared one", after.lineno)
 
     def _check_guard(self, difference: _Inserted, node: ast.If) -> None:
         sites = [
@@ -432,6 +469,12 @@ class _Prover:
         call in it is followed to its end, so that it is known to have no effect.
         """
         for world in (*PROOF_WORLDS, *UNTOUCHED_WORLDS):
+            try:
+                self.after.predicates.value(test, scope, world)
+            except NotHere:
+                continue
+            except Raises:
+                pass  # what that means is up to the whole test
             value = self._value(test, scope, world)
             allowed = world.sm in self.claim.sms or self._either_way(world)
             if (value is None and world.initialized) or (value and not allowed):
@@ -441,11 +484,17 @@ class _Prover:
             raise self.fail("only-sites", "the targets are named in an undeclared way", line)
         self.used.update(_loaded(test))
 
-    def _without_effect(self, test: ast.expr, scope: Scope) -> None:
+    def _without_effect(self, test: ast.expr, scope: Scope, worlds: Sequence[World] = ALL_WORLDS) -> None:
+        if isinstance(test, ast.BoolOp):
+            stops_at = isinstance(test.op, ast.Or)
+            for operand in test.values:
+                self._without_effect(operand, scope, worlds)
+                worlds = [world for world in worlds if self._value(operand, scope, world) is not stops_at]
+            return
         for node in ast.walk(test):
             if isinstance(node, _EFFECTS):
                 raise self._outside(node, "what was inserted does more than name the targets")
-            if isinstance(node, ast.Call) and not all(self._followed(node, scope, world) for world in ALL_WORLDS):
+            if isinstance(node, ast.Call) and not all(self._followed(node, scope, world) for world in worlds):
                 raise self._outside(node, "what was inserted calls something unknown")
 
     def _followed(self, node: ast.expr, scope: Scope, world: World) -> bool:
@@ -551,6 +600,10 @@ def _is_parts(value: Sequence[object]) -> bool:
 
 def _loaded(node: ast.AST) -> Iterable[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _conjunction(parts: list[ast.expr], where: ast.expr) -> ast.expr:
+    return parts[0] if len(parts) == 1 else ast.copy_location(ast.BoolOp(ast.And(), parts), where)
 
 
 def _equal(left: object, right: object) -> bool:

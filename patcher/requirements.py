@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from patcher.arch import SM
-from patcher.gate import Facts, Finding
+from patcher.gate import Facts, Finding, Gate
 from patcher.predicate import Module
 
 
@@ -37,6 +37,53 @@ class Exports:
         missing = [name for name in self.names if name not in bound]
         found = f"no {', '.join(missing)}" if missing else "all of them"
         return Finding(not missing, wanted, found, self.path, needs, self.because, self.link)
+
+
+@dataclass(frozen=True)
+class OtherGate:
+    """A gate of another engine in the same environment lets the SM through, as its installed source has it.
+
+    Where the distribution's version is assumed, its source is not there to read: ``since`` (a version range)
+    stands in for it.
+    """
+
+    gate: type[Gate]
+    distribution: str
+    since: str
+    because: str
+    link: str = ""
+
+    def check(self, facts: Facts, sm: SM) -> Finding:
+        from packaging.specifiers import SpecifierSet
+
+        from patcher import catalogue
+        from patcher.plan import Inspector
+
+        needs = f"{self.distribution}{self.since}"
+
+        def finding(met: bool, found: str, where: str = "") -> Finding:
+            return Finding(met, f"{self.gate.id} admits SM{sm}", found, where, needs, self.because, self.link)
+
+        version = facts.version(self.distribution)
+        assumed = _assumed(facts, self.distribution, self.since)
+        if assumed is not None:
+            return finding(assumed, f"assumed from {self.distribution} {version}")
+        engine = catalogue.engine_named(self.gate.engine)
+        tree = facts.tree(engine.package)
+        if tree is None:
+            return finding(False, f"{engine.called} is not installed")
+        if version is not None and SpecifierSet(self.since).contains(version, prereleases=True):
+            needs = f"a {self.distribution} in which {self.gate.id} admits SM{sm}"  # its version is not what is missing
+        report = Inspector(engine, tree, version, facts).report(self.gate, sm)
+        if not report.sites:
+            return finding(False, report.reason)
+        shut = [site for site in report.sites if not site.admits]
+        decides = shut[0] if shut else report.sites[0]
+        if decides.place is None:
+            why, where = report.reason, decides.error.where if decides.error else ""
+            return finding(False, f"{self.gate.id} is {report.state.value}: {why}", where)
+        word = "refuses" if shut else "admits"
+        return finding(not shut, f"{self.gate.id} {word} SM{sm} ({decides.place.text})", decides.where)
 
 
 @dataclass(frozen=True)

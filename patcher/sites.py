@@ -22,6 +22,7 @@ from patcher.predicate import (
     ALL_WORLDS,
     UNKNOWN,
     Module,
+    NotHere,
     Predicates,
     Raises,
     Scope,
@@ -143,7 +144,8 @@ class ConditionSite(Site):
     the ``if`` body assigns. ``alias``: the module-level name that stands for the target where the condition
     reads module-level aliases. ``refuses``: the condition keeps out whom it holds for (``if not P: raise``), so
     it holds for the outsider and never for the witness. ``assuming``: a part of it that is held true when asking
-    who is let through (``backend == "auto"``).
+    who is let through (``backend == "auto"``). ``provided``: what must hold as well for the targets to be let in,
+    as source that reads names of the definition.
     """
 
     versions: str
@@ -153,6 +155,7 @@ class ConditionSite(Site):
     decides: tuple[str, ...] = ()
     alias: str = ""
     refuses: bool = False
+    provided: str = ""
     witness: SM = _SM100
     outsider: SM = _SM80
     assuming: str = ""
@@ -216,6 +219,8 @@ class ConditionSite(Site):
             inserted, splices = define_target_alias(predicate, self.alias, view, target)
         else:
             inserted, splices = spell_target(view, target, place=place)
+        if self.provided and holds:
+            inserted = f"{inserted} and {self.provided}"
         text = view.source.text(predicate)
         ordinal = occurrence(condition, predicate, view.source)
         kind = edits.WidenCondition if holds else edits.NarrowCondition
@@ -274,7 +279,7 @@ class EqualsSite(ConditionSite):
         if not direction.admits:
             raise Unrecognised("a comparison can only be widened", where=f"{place.path}:{place.line}")
         comparison = self._comparisons(condition)[0]
-        inserted, splices = spell_target(view, target)
+        inserted, splices = spell_target(view, target, place=place)
         also = f'{view.source.text(comparison.left)} == "{self.also}" and {inserted}'
         text = view.source.text(comparison)
         widen = edits.WidenCondition(text, occurrence(condition, comparison, view.source), also)
@@ -615,6 +620,8 @@ def spell_target(
     """
     local = _imports_before(place) if place is not None else []
     imported = {name for node in local for name in bound_names(node)}
+    if place is not None and place.definition in view.module.owners:
+        imported |= view.predicates.receivers(place.definition)
     for likeness in (_ALIKE, 0):  # an import of a name like it is the better place
         for spelling in target.spellings:
             missing = [name for name in spelling.names if name not in view.module.bindings and name not in imported]
@@ -664,6 +671,8 @@ def _admits_exactly(
             continue
         try:
             value = view.predicates.value(expression, scope, world)
+        except NotHere:
+            continue  # the code does not run in this world
         except Raises:
             return False
         if value is UNKNOWN or bool(value) is not (world.sm in sms):

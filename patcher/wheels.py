@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from patcher.errors import IOFailure, SmPatchError
@@ -21,8 +21,12 @@ from patcher.errors import IOFailure, SmPatchError
 _ANY_MACHINE = (
     "--only-binary=:all:",
     "--python-version=3.11",
+    "--platform=manylinux_2_35_x86_64",
     "--platform=manylinux_2_34_x86_64",
+    "--platform=manylinux_2_31_x86_64",
+    "--platform=manylinux_2_28_x86_64",
     "--platform=manylinux2014_x86_64",
+    "--platform=manylinux1_x86_64",
     "--platform=any",
 )
 
@@ -102,13 +106,13 @@ def unpacked(name: str, version: str, *, sha256: str | None = None) -> Path:
     return folder
 
 
-def unpack(wheel: Path, folder: Path) -> None:
-    """Unpack a wheel so that ``folder`` appears whole or not at all."""
+def unpack(wheel: Path, folder: Path, only: Callable[[str], bool] | None = None) -> None:
+    """Unpack a wheel (or ``only`` some members) so that ``folder`` appears whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(scratch)
+            archive.extractall(scratch, [name for name in archive.namelist() if only is None or only(name)])
         scratch.chmod(0o755)
         if not folder.is_dir():
             scratch.rename(folder)

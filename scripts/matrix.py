@@ -3,6 +3,7 @@
     python -m scripts.matrix                              all pinned SGLang releases, to scripts/matrix.json
     python -m scripts.matrix 0.5.8.post1 0.5.23 -o -      a subset, to stdout
     python -m scripts.matrix --gate allreduce-fusion      one gate
+    python -m scripts.matrix --engine vllm                another engine, to scripts/matrix-vllm.json
 
 A row is one gate on one release for one SM: its state before, what applying it edits and proves, its state after,
 and whether applying again changes nothing. A round trip is one release on disk: apply the default set and the
@@ -19,6 +20,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +38,32 @@ OUTPUT = Path(__file__).with_name("matrix.json")
 ASSUMED = {"flashinfer-python": "0.7.2"}
 TARGETS = (SM120, SM121)
 ENGINE = "sglang"
+_NEVER_EDITED = {"flashinfer": ("data",)}  # thousands of kernel sources
 
 
-def inspector_of(release: str) -> Inspector:
+def distribution_of(name: str) -> str:
+    """The distribution under which an engine's releases are pinned."""
+    return catalogue.engine_named(name).distributions[0]
+
+
+def output_of(name: str) -> Path:
+    """The committed matrix of an engine."""
+    return OUTPUT if name == ENGINE else OUTPUT.with_name(f"matrix-{name}.json")
+
+
+def inspector_of(release: str, name: str = ENGINE) -> Inspector:
     """An inspector of a pinned release under the matrix's assumption."""
-    root = releases.unpacked(ENGINE, release)
-    engine = catalogue.engine_named(ENGINE)
+    root = releases.unpacked(distribution_of(name), release)
+    engine = catalogue.engine_named(name)
     installation = installation_at(of_root(root, [engine.package]), engine, root)
     return Inspector(engine, SourceTree(root), release, Surroundings(installation, ASSUMED))
 
 
-def rows(release: str, gates: Iterable[type[Gate]], sms: Sequence[SM] = TARGETS) -> list[dict[str, Any]]:
+def rows(
+    release: str, gates: Iterable[type[Gate]], sms: Sequence[SM] = TARGETS, engine: str = ENGINE
+) -> list[dict[str, Any]]:
     """One release's rows, in memory."""
-    inspector = inspector_of(release)
+    inspector = inspector_of(release, engine)
     return [_row(inspector, gate, sm) for gate in gates for sm in sms]
 
 
@@ -79,19 +94,21 @@ def _row(inspector: Inspector, gate: type[Gate], sm: SM) -> dict[str, Any]:
     }
 
 
-def round_trip(release: str, gates: Sequence[str] = (), sm: SM = SM120) -> dict[str, Any]:
+def round_trip(release: str, gates: Sequence[str] = (), sm: SM = SM120, name: str = ENGINE) -> dict[str, Any]:
     """Apply, apply again and revert on a copy of the release on disk; ``gates``: named ones, else the default set."""
     with tempfile.TemporaryDirectory(prefix="sm-patch-matrix-") as scratch:
-        original = releases.unpacked(ENGINE, release)
-        root = Path(scratch) / "root"
-        linked_copy(original / ENGINE, root / ENGINE)
-        engine = catalogue.engine_named(ENGINE)
+        engine = catalogue.engine_named(name)
+        original, root = Path(scratch) / "original", Path(scratch) / "root"
+        for copy in (original, root):
+            wheel = releases.unpacked(distribution_of(name), release)
+            linked_copy(wheel / engine.package, copy / engine.package, without=_NEVER_EDITED.get(name, ()))
         installation = installation_at(of_root(root, [engine.package]), engine, root)
+        installation = replace(installation, version=release)
         result: dict[str, Any] = {"release": release, "sm": str(sm)}
         try:
             first = Workplace(installation, ASSUMED).apply([sm], gates)
             second = Workplace(installation, ASSUMED).apply([sm], gates)
-            changed = compare(original / ENGINE, root / ENGINE)
+            changed = compare(original / name, root / name)
             Workplace(installation).revert()
         except SmPatchError as error:
             return {**result, "error": f"{error.id}: {error.what}"}
@@ -99,17 +116,21 @@ def round_trip(release: str, gates: Sequence[str] = (), sm: SM = SM120) -> dict[
             **result,
             "applied": sorted(step.gate.id for step in first.steps),
             "written": sorted(change.path for change in first.written),
-            "only_written_changed": sorted(f"{ENGINE}/{path}" for path in changed)
+            "only_written_changed": sorted(f"{name}/{path}" for path in changed)
             == sorted(change.path for change in first.written),
             "second_changed": [change.path for change in second.written],
-            "left_after_revert": compare(original / ENGINE, root / ENGINE),
+            "left_after_revert": compare(original / name, root / name),
         }
 
 
-def linked_copy(source: Path, target: Path) -> None:
+def linked_copy(source: Path, target: Path, without: Sequence[str] = ()) -> None:
     """Copy a folder with hard links, as uv installs wheels: whoever writes in place would harm the original."""
     shutil.copytree(
-        source, target, copy_function=os.link, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
+        source,
+        target,
+        copy_function=os.link,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__", *without),
     )
 
 
@@ -130,14 +151,14 @@ def compare(left: Path, right: Path) -> list[str]:
     return found
 
 
-def matrix(chosen: Sequence[str], gate_ids: Sequence[str] = ()) -> dict[str, Any]:
-    """The matrix of the chosen releases as JSON-ready data."""
-    known = catalogue.gates(ENGINE)
+def matrix(chosen: Sequence[str], gate_ids: Sequence[str] = (), engine: str = ENGINE) -> dict[str, Any]:
+    """The matrix of the chosen releases of an engine as JSON-ready data."""
+    known = catalogue.gates(engine)
     gates = catalogue.select(gate_ids, known) if gate_ids else list(known.values())
     data: dict[str, Any] = {"schema_version": 1, "assumed": ASSUMED, "rows": [], "round_trips": []}
     for release in chosen:
-        data["rows"] += rows(release, gates)
-        data["round_trips"].append(round_trip(release, gate_ids))
+        data["rows"] += rows(release, gates, engine=engine)
+        data["round_trips"].append(round_trip(release, gate_ids, name=engine))
         print(release, file=sys.stderr, flush=True)
     return data
 
@@ -164,14 +185,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("releases", nargs="*", help="default: all pinned releases")
     parser.add_argument("--gate", action="append", default=[], help="only this gate (also for the round trip)")
-    parser.add_argument("-o", "--output", default=str(OUTPUT), help="a file, or - for stdout")
+    parser.add_argument("--engine", default=ENGINE, help=f"default: {ENGINE}")
+    parser.add_argument("-o", "--output", help="a file, or - for stdout; default: the engine's committed matrix")
     arguments = parser.parse_args()
-    data = matrix(arguments.releases or releases.versions(ENGINE), arguments.gate)
+    chosen = arguments.releases or releases.versions(distribution_of(arguments.engine))
+    data = matrix(chosen, arguments.gate, arguments.engine)
     text = json.dumps(data, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n"
     if arguments.output == "-":
         sys.stdout.write(text)
     else:
-        Path(arguments.output).write_text(text)
+        Path(arguments.output or output_of(arguments.engine)).write_text(text)
     for problem in problems(data):
         print(f"problem: {problem}", file=sys.stderr)
     sys.exit(1 if problems(data) else 0)

@@ -56,14 +56,20 @@ def install(root: Path, version: str = "0.5.23", files: Mapping[str, str] | None
     return root
 
 
-def run(*words: str, root: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
+def run(
+    *words: str, root: Path | None = None, env: Mapping[str, str] | None = None, every_engine: bool = False
+) -> Result:
     """Run a command as a user would, stdout and stderr apart."""
     place = ["--root", str(root)] if root else []
+    if root and not every_engine and "--engine" not in words:
+        place += ["--engine", "sglang"]  # the FlashInfer beside it is a miniature of one function
     return CliRunner().invoke(main, [*words, *place], env=env, catch_exceptions=False)
 
 
-def run_json(*words: str, root: Path, env: Mapping[str, str] | None = None) -> tuple[int, dict[str, Any]]:
-    result = run(*words, "--format", "json", root=root, env=env)
+def run_json(
+    *words: str, root: Path, env: Mapping[str, str] | None = None, every_engine: bool = False
+) -> tuple[int, dict[str, Any]]:
+    result = run(*words, "--format", "json", root=root, env=env, every_engine=every_engine)
     data: dict[str, Any] = json.loads(result.stdout)
     assert data["schema_version"] == 1
     return result.exit_code, data

@@ -234,10 +234,10 @@ def test_no_engine_names_the_command_that_works(home: Path, tmp_path: Path) -> N
     venv(home / "env", {**FILES, **metadata("sglang", "0.5.23")})
     empty = tmp_path / "empty"
     empty.mkdir()
-    told = run("apply", "--gate", "allreduce-fusion", "--dry-run", "--sm", "120", root=empty)
+    told = run("apply", "--gate", "allreduce-fusion", "--dry-run", "--sm", "120", root=empty, every_engine=True)
     assert told.exit_code == 3
     assert f"sm-patch apply --gate allreduce-fusion --dry-run --sm 120 --venv {home}/env" in told.stderr
-    asked = run("where", "from sglang.srt.utils import is_sm120_supported", root=empty)
+    asked = run("where", "from sglang.srt.utils import is_sm120_supported", root=empty, every_engine=True)
     assert f"sm-patch where 'from sglang.srt.utils import is_sm120_supported' --venv {home}/env" in asked.stderr
 
 

@@ -226,3 +226,37 @@ def test_a_plan_whose_proof_fails_changes_nothing(folder_of: Folder, met: Met, m
     inspector = Inspector(catalogue.engine_named("sglang"), SourceTree(root), version, met)
     with pytest.raises(ProofFailed, match="allreduce-fusion"):
         inspector.plan({GATE: Direction.OPEN})
+
+
+_TWO = " and cfg.parallel_config.tensor_parallel_size == 2"
+_FAMILY = "current_platform.is_device_capability_family(120)"
+
+
+@pytest.mark.parametrize(
+    ("tamper", "failing"),
+    [
+        (lambda text: text, ""),
+        (swap(_TWO, ""), "only-sites"),
+        (swap(_TWO, _TWO.replace("2", "4")), "only-sites"),
+        (swap(_TWO, _TWO.replace("and", "or")), "only-sites"),
+        (swap(f"current_platform.is_cuda() and {_FAMILY}{_TWO}", f"{_FAMILY}{_TWO}"), "others-same"),
+        (swap(f"{_FAMILY}{_TWO}", f"{_FAMILY} and current_platform.other(){_TWO}"), "others-same"),
+    ],
+)
+def test_what_the_targets_must_have_besides(
+    folder_of: Folder, met: Met, tamper: Callable[[str], str], failing: str
+) -> None:
+    gate = catalogue.gates("vllm")["vllm.allreduce-rms-fusion"]
+    path = "vllm/config/vllm.py"
+    example = next(e for e in gate.examples if _TWO in e.after.get(path, ""))
+    inspector = Inspector(catalogue.engine_named("vllm"), SourceTree(folder_of(example.before)), example.version, met)
+    after = {p: change.after for p, change in inspector.plan({gate: Direction.OPEN}).changes.items()}
+    result = inspector.replaced({**after, path: tamper(after[path].decode()).encode()})
+    sites = [site for site in inspector.sites(gate) if f"vllm/{site.path}" == path]
+    views = inspector.view(sites[0]), result.edited_view(sites[0])
+    claim = inspector.claim(sites, Direction.OPEN, gate.targets)
+    if not failing:
+        assert prove(*views, claim) == CHECKS
+        return
+    with pytest.raises(ProofFailed, match=f"'{failing}'"):
+        prove(*views, claim)

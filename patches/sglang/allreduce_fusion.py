@@ -1,29 +1,14 @@
 """FlashInfer's fused all-reduce + RMSNorm for tensor parallelism on one node."""
 
 from patcher.arch import SM120, SM121
-from patcher.gate import Action, Evidence, Example, Gate, Level, ListedMajor, Package
+from patcher.gate import Action, Evidence, Example, Gate, Level
 from patcher.sites import Assigns, ConditionSite, GuardSite, RefusesBySM
+from patches.flashinfer._needed import ALL_REDUCE
 from patches.sglang import _miniature as mini
 
 TARGETS = frozenset({SM120, SM121})
 
-FLASHINFER = (
-    Package(
-        "flashinfer-python",
-        ">=0.6.17",
-        because="before 0.6.17 the SM12x all-reduce kernels are compiled empty and return garbage without an error",
-        link="https://github.com/flashinfer-ai/flashinfer/pull/3903",
-    ),
-    ListedMajor(
-        "flashinfer-python",
-        path="flashinfer/jit/comm.py",
-        within="gen_trtllm_comm_module",
-        keyword="supported_major_versions",
-        since=">=0.6.17",
-        because="FlashInfer builds this kernel only for the majors that it lists",
-        link="https://github.com/flashinfer-ai/flashinfer/pull/3903",
-    ),
-)
+FLASHINFER = ALL_REDUCE
 
 _COMMUNICATOR = "srt/layers/communicator.py"
 _ADD_NORM = "srt/layers/layer_boundary/residual/add_norm.py"

@@ -12,7 +12,7 @@ import patcher
 from patcher import disk
 
 _FOLDER = Path(patcher.__path__[0])
-_ALLOWED = {"disk.py", "cache.py", "wheels.py"}  # the latter two write in the user's cache only
+_ALLOWED = {"disk.py", "cache.py", "wheels.py", "jit_cache.py"}  # all but the first write in the user's caches only
 _CHANGES = {
     *("write_bytes", "write_text", "unlink", "rename", "mkdir", "makedirs", "rmdir", "rmtree", "touch", "symlink_to"),
     *(

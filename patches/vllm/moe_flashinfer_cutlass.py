@@ -1,0 +1,37 @@
+"""MoE, FlashInfer CUTLASS backend."""
+
+from patcher.arch import SM120, SM121
+from patcher.gate import Action, Evidence, Gate, Level
+from patcher.sites import ConditionSite
+
+
+class MoeFlashinferCutlass(Gate):
+    """FlashInfer's CUTLASS MoE, which has a build for SM12x: admitted from 0.15.1."""
+
+    id = "vllm.moe-flashinfer-cutlass"
+    engine = "vllm"
+    family = "moe"
+    title = "MoE, FlashInfer CUTLASS backend"
+    action = Action.OPEN
+    level = Level.REFUSED
+    targets = frozenset({SM120, SM121})
+    sites = (
+        ConditionSite(
+            ">=0.15,<0.22",
+            "model_executor/layers/fused_moe/flashinfer_cutlass_moe.py",
+            "FlashInferExperts._supports_current_device",
+        ),
+        ConditionSite(
+            ">=0.22",
+            "model_executor/layers/fused_moe/experts/flashinfer_cutlass_moe.py",
+            "FlashInferExperts._supports_current_device",
+        ),
+    )
+    upstream_since = "0.15.1"
+    evidence = (
+        Evidence(
+            "https://github.com/vllm-project/vllm/pull/33417",
+            "admitted SM12x",
+        ),
+    )
+    risk = "upgrade to vllm>=0.15.1"
