@@ -91,10 +91,12 @@ _BLACKWELL_NEEDS = "12.8"
 
 def _proof_worlds() -> tuple[World, ...]:
     versions = ("12.4", "12.8", "13.0")
-    more = [
+    more = [cuda_world(sm, _CUDA) for sm in UNKNOWN_SMS]
+    # The versions are asked on one SM of each major: what reads both must be a declared spelling anyway.
+    more += [
         cuda_world(sm, cuda)
-        for sm in (*ALL_SMS, *UNKNOWN_SMS)
-        for cuda in (*versions, *((_CUDA,) if sm in UNKNOWN_SMS else ()))
+        for sm in {known.major: known for known in ALL_SMS}.values()
+        for cuda in versions
         if sm.major < 10 or cuda >= _BLACKWELL_NEEDS
     ]
     amd = [World("hip", world.capability, hip="6.3") for world in OTHER_WORLDS if world.kind == "hip"]
@@ -316,6 +318,8 @@ class Predicates:
         self._calls: dict[Module, dict[tuple[Any, ...], tuple[Any, int]]] = {}
         self._locals: dict[Module, dict[ast.AST, Locals]] = {}
         self._members: dict[Module, dict[ast.AST, Members]] = {}
+        self._reads: dict[Module, set[Module]] = {}  # module → the modules that what was worked out in it rests on
+        self._within: list[Module] = []
         self._steps = 0
         self._doubts = 0  # how often something was met that may as well raise
         self._depth = 0
@@ -328,7 +332,19 @@ class Predicates:
             name: module for name, module in self._modules.items() if module and module.source.name not in overlay
         }
         other._locals = self._locals
+        # What was worked out in a module stays true as long as no file is replaced that it was read from.
+        stale = {module for module in self._modules.values() if module and module.source.name in overlay}
+        while more := {module for module, read in self._reads.items() if module not in stale and read & stale}:
+            stale |= more
+        other._values = {module: dict(kept) for module, kept in self._values.items() if module not in stale}
+        other._calls = {module: dict(kept) for module, kept in self._calls.items() if module not in stale}
+        other._reads = {module: set(read) for module, read in self._reads.items() if module not in stale}
         return other
+
+    def _read_from(self, module: Module) -> None:
+        """Note that what is being worked out in one module rests on another."""
+        if self._within and self._within[-1] is not module:
+            self._reads.setdefault(self._within[-1], set()).add(module)
 
     # -- modules ---------------------------------------------------------------------------------------
 
@@ -370,7 +386,7 @@ class Predicates:
 
     def value(self, node: ast.expr, scope: Scope, world: World) -> Any:
         """The value of an expression in ``scope``, or UNKNOWN. Raises Raises when evaluating it raises."""
-        self._world, self._steps, self._depth = world, 0, 0
+        self._world, self._steps, self._depth, self._within = world, 0, 0, [scope.module]
         try:
             return self._eval(node, scope)
         except _GiveUp:
@@ -382,7 +398,7 @@ class Predicates:
 
     def exported(self, module: str, name: str, world: World) -> Any:
         """The value of ``module.name``, or UNKNOWN; Raises('ImportError') when the module does not bind it."""
-        self._world, self._steps, self._depth = world, 0, 0
+        self._world, self._steps, self._depth, self._within = world, 0, 0, []
         found = self.module(module)
         if found is None:
             return UNKNOWN
@@ -522,17 +538,21 @@ class Predicates:
     def _module_attribute(self, module: Module, name: str, line: int = 0) -> Any:
         if line and len(module.bindings.get(name, ())) < 2:
             line = 0
+        self._read_from(module)
         key = (self._world, name, line)
         values = self._values.setdefault(module, {})
         if key not in values:
             values[key] = UNKNOWN  # a cycle of imports or definitions ends here
             doubts = self._doubts
+            self._within.append(module)
             try:
                 values[key] = self._find_module_attribute(module, name, line)
             except Raises as error:
                 values[key] = error.again()
             except _GiveUp:
                 values[key] = UNKNOWN
+            finally:
+                self._within.pop()
             self._doubts = doubts  # the module was executed long before
         value = values[key]
         if isinstance(value, Raises):
@@ -885,6 +905,7 @@ class Predicates:
         return UNKNOWN
 
     def _members_of(self, cls: _Class) -> Members:
+        self._read_from(cls.module)
         kept = self._members.setdefault(cls.module, {})
         if cls.node not in kept:
             kept[cls.node] = class_members(cls.node)
@@ -1021,6 +1042,7 @@ class Predicates:
         return UNKNOWN
 
     def _call_function(self, function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._read_from(function.module)
         key = (self._world, function.node, _typed(function.bound), _typed(args), _typed(tuple(kwargs.items())))
         try:
             hash(key)
@@ -1029,10 +1051,13 @@ class Predicates:
         calls = self._calls.setdefault(function.module, {})
         if key not in calls:
             before = self._doubts
+            self._within.append(function.module)
             try:
                 result = self._run_function(function, args, kwargs)
             except Raises as error:
                 result = error.again()
+            finally:
+                self._within.pop()
             calls[key] = (result, self._doubts - before)
         else:
             self._doubts += calls[key][1]
