@@ -35,7 +35,7 @@ from patcher.bindings import (
     rebound_globals,
     walrus_names,
 )
-from patcher.source import Definition, Source, SourceTree, bodies
+from patcher.source import Definition, Source, SourceTree, bodies, definitions
 
 _STEP_LIMIT = 20_000
 _DEPTH_LIMIT = 60
@@ -243,8 +243,15 @@ class Module:
     @cached_property
     def owners(self) -> dict[ast.AST, ast.ClassDef]:
         """Each method, with the class that it is defined in."""
-        classes = [node for node in ast.walk(self.source.tree) if isinstance(node, ast.ClassDef)]
-        return {node: owner for owner in classes for node in owner.body if isinstance(node, Definition)}
+        waiting = [node for node in definitions(self.source.tree.body) if isinstance(node, ast.ClassDef)]
+        found: dict[ast.AST, ast.ClassDef] = {}
+        while waiting:
+            owner = waiting.pop()
+            for node in definitions(owner.body):
+                found[node] = owner
+                if isinstance(node, ast.ClassDef):
+                    waiting.append(node)
+        return found
 
     def _collect(self, body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...], straight: bool) -> None:
         for node in body:

@@ -117,7 +117,7 @@ class Source:
         if qualname not in self._defined:
             *outer, name = qualname.rsplit(".", 1)
             holders = [node.body for node in self.defined(outer[0])] if outer else [self.tree.body]
-            self._defined[qualname] = [node for body in holders for node in _definitions(body) if node.name == name]
+            self._defined[qualname] = [node for body in holders for node in definitions(body) if node.name == name]
         return self._defined[qualname]
 
     @cached_property
@@ -125,14 +125,14 @@ class Source:
         return {}
 
 
-def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
+def definitions(body: list[ast.stmt]) -> Iterator[Definition]:
     """The definitions of a body, those under its ``if``, ``try`` and the like included."""
     for node in body:
         if isinstance(node, Definition):
             yield node
         elif not isinstance(node, _SIMPLE):
             for inner in bodies(node):
-                yield from _definitions(inner)
+                yield from definitions(inner)
 
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Import, ast.ImportFrom, ast.Return, ast.Assert, ast.Raise)
