@@ -57,7 +57,8 @@ def _command(installed: Path, *words: str, packs: str = "") -> tuple[int, dict[s
 
 
 def _states(data: dict[str, Any]) -> dict[str, str]:
-    return {gate["gate"]: gate["state"] for gate in data["installations"][0]["gates"]}
+    (sglang,) = (place for place in data["installations"] if place["installation"]["engine"] == "sglang")
+    return {gate["gate"]: gate["state"] for gate in sglang["gates"]}
 
 
 def test_an_installed_pack_is_off_until_named(installed: Path, tmp_path: Path) -> None:
