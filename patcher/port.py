@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import SequenceMatcher
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from patcher.condition import Truth
 from patcher.errors import SmPatchError
@@ -128,7 +128,7 @@ def _files(root: str, package: str) -> Iterator[tuple[str, bytes]]:
             if name.endswith(".py"):
                 path = os.path.join(folder, name)  # noqa: PTH118
                 try:
-                    with open(path, "rb") as file:  # noqa: PTH123
+                    with Path(path).open("rb") as file:
                         yield os.path.relpath(path, root).replace(os.sep, "/"), file.read()
                 except OSError:
                     continue  # what cannot be read cannot be patched either
