@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,14 @@ def test_kill_at_every_step_of_the_undo(memory: Path, injections: Callable[[int]
         assert judge.check(again.site) == "old"
     injections(len(list(points(undo))))
     assert len(undo) > 10
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """Ctrl-C as Python has it, also where the tests were started in the background, with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
