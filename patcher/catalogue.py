@@ -149,7 +149,8 @@ def select(names: Sequence[str], among: dict[str, type[Gate]]) -> list[type[Gate
     chosen = []
     for name in names:
         if name not in among:
-            near = get_close_matches(name, among, n=3, cutoff=0.4) or list(among)[:5]
-            raise UnknownGate(f"'{name}' is not a gate of the catalogue", hint=f"did you mean {', '.join(near)}?")
+            near = get_close_matches(name, among, n=3, cutoff=0.4)
+            hint = f"did you mean {', '.join(near)}?" if near else "'sm-patch status --all' lists them"
+            raise UnknownGate(f"'{name}' is not a gate of the catalogue", hint=hint)
         chosen.append(among[name])
     return chosen
