@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from patcher.source import Definition, bodies
+from patcher.source import Definition, Source, bodies, spanning
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _WORD = rb"[\w\x80-\xff]+"
-_GLOBAL = re.compile(rb"(?:^|[;:])[ \t\f]*global\b((?:[ \t\f,\w\x80-\xff]|\\\r?\n)+)", re.MULTILINE)
+_GLOBAL = re.compile(rb"global\b((?:[ \t\f,\w\x80-\xff]|\\\r?\n)+)")
 _NAMESPACE = re.compile(rb"(?:globals\(\)|vars\(\)|sys\.modules\[__name__\](?:\.__dict__)?)")
 _KEYED = re.compile(rb"\s*\[\s*[\"'](" + _WORD + rb")[\"']\s*\]\s*=(?!=)")
 _WRITTEN = re.compile(
@@ -30,13 +31,23 @@ READS = frozenset(
         *("issubset", "issuperset", "symmetric_difference", "union"),
     )
 )
-_SETTERS = frozenset(("setattr", "delattr", "__setattr__", "__delattr__", "__setitem__", "__delitem__"))
+_ATTRIBUTE_SETTERS = ("setattr", "delattr", "__setattr__", "__delattr__")
+_SETTERS = frozenset((*_ATTRIBUTE_SETTERS, "__setitem__", "__delitem__"))
 ANY = "*"
 """Stands for every name, where it cannot be told which one is meant."""
 
 
+_BINDING = (
+    *(ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef),
+    *(ast.ClassDef, ast.Delete, ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Match, ast.Try),
+    *([getattr(ast, "TryStar")] if hasattr(ast, "TryStar") else []),  # noqa: B009  # Python 3.11 on
+)
+
+
 def bound_names(node: ast.stmt) -> list[str]:
     """The names a statement binds itself (not those of the statements inside it)."""
+    if not isinstance(node, _BINDING):
+        return []
     if isinstance(node, Definition):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):
@@ -71,58 +82,77 @@ def walrus_names(node: ast.stmt) -> list[str]:
     return [n.target.id for n in _own(node) if isinstance(n, ast.NamedExpr)]
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below a node that runs in its scope and belongs to no statement inside it."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.stmt):
-            yield child
-            if not isinstance(child, ast.Lambda):
-                yield from _own(child)
+def _own(node: ast.AST, lambdas: bool = False) -> list[ast.AST]:
+    """Everything below a node that belongs to no statement inside it, without what is inside lambdas or with it."""
+    found: list[ast.AST] = []
+    waiting = [node]
+    while waiting:
+        for child in ast.iter_child_nodes(waiting.pop()):
+            if not isinstance(child, ast.stmt):
+                found.append(child)
+                if lambdas or not isinstance(child, ast.Lambda):
+                    waiting.append(child)
+    return found
+
+
+_NOT_SURE = (ast.For, ast.AsyncFor, ast.Match)
 
 
 def never_surely(node: ast.stmt) -> bool:
     """Whether what a statement itself binds may not be bound although it was reached."""
-    return isinstance(node, ast.For | ast.AsyncFor | ast.Match) or bool(getattr(node, "handlers", ()))
+    return isinstance(node, _NOT_SURE) or bool(getattr(node, "handlers", ()))
 
 
-@dataclass
 class Locals:
-    """A function's parameters, what binds each other name of its own, and what it changes in place."""
+    """A function's parameters, and what binds each other name of its own scope. Asked for one name at a time."""
 
-    parameters: set[str]
-    binders: dict[str, list[ast.AST]] = field(default_factory=dict)
-    generator: bool = False
-    changed: Changed = field(default_factory=lambda: Changed())
+    def __init__(self, function: Function, source: Source) -> None:
+        arguments = function.args
+        self.parameters = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+        self.parameters |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a}
+        self._function = function
+        self._source = source
+        self._binders: dict[str, list[ast.AST]] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self.parameters or name in self.binders
+        return name in self.parameters or bool(self.binders(name))
 
+    def binders(self, name: str) -> list[ast.AST]:
+        """What binds a name beside the parameters; nothing where the name is declared to be another scope's."""
+        if name not in self._binders:
+            self._binders[name] = list(self._found(name))
+        return self._binders[name]
 
-def local_names(function: Function) -> Locals:
-    """The names of a function's own scope. A name that it declares global is none of them."""
-    arguments = function.args
-    parameters = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
-    parameters |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a}
-    found = Locals(parameters, changed=changed_in(function))
-    elsewhere: set[str] = set()
-    waiting = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Global | ast.Nonlocal):
-            elsewhere.update(node.names)
-        for name in (*bound_names(node), *walrus_names(node)):
-            found.binders.setdefault(name, []).append(node)
-        found.generator = found.generator or any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own(node))
-        if isinstance(node, Definition):
-            for inner in ast.walk(node):
-                for name in inner.names if isinstance(inner, ast.Nonlocal) else ():
-                    found.binders.setdefault(name, []).append(inner)
-        else:
-            for body in bodies(node):
-                waiting.extend(body)
-    for name in elsewhere:
-        found.binders.pop(name, None)
-    return found
+    def _found(self, name: str) -> Iterator[ast.AST]:
+        if name in self._elsewhere:
+            return
+        for node, nested in self._with(name):
+            if not nested:
+                names = (*bound_names(node), *walrus_names(node))
+                yield from [node] * names.count(name)
+            elif isinstance(node, ast.Nonlocal):
+                yield from [node] * node.names.count(name)
+
+    def _with(self, name: str) -> Iterator[tuple[ast.stmt, bool]]:
+        """The statements of the function on whose lines a name stands, and whether a nested definition holds them."""
+        for node, around in spanning(self._function.body, self._source.lines_with(name, self._function)):
+            yield node, bool(around)
+
+    @cached_property
+    def _elsewhere(self) -> set[str]:
+        statements = [node for word in ("global", "nonlocal") for node, nested in self._with(word) if not nested]
+        return {name for node in statements if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
+
+    @cached_property
+    def generator(self) -> bool:
+        """Whether a call of the function gives a generator."""
+        own = [node for node, nested in self._with("yield") if not nested]
+        return any(isinstance(part, ast.Yield | ast.YieldFrom) for node in own for part in _own(node))
+
+    @cached_property
+    def changed(self) -> Changed:
+        """What the function changes in place."""
+        return changed_in(self._function)
 
 
 @dataclass
@@ -135,12 +165,20 @@ class Changed:
 
 def changed_in(root: ast.AST) -> Changed:
     """What is changed in place anywhere below a node, functions included."""
+    return _changed(ast.walk(root))
+
+
+def changed_by(node: ast.stmt) -> Changed:
+    """What a statement changes in place itself (not what the statements inside it change)."""
+    return _changed([node, *_own(node, lambdas=True)])
+
+
+def _changed(nodes: Iterable[ast.AST]) -> Changed:
     found = Changed()
-    for node in ast.walk(root):
-        if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            found.stored |= _base(node)
-        elif isinstance(node, ast.AugAssign):
-            found.stored |= _base(node.target)
+    for node in nodes:
+        if isinstance(node, ast.Subscript | ast.Attribute):
+            if not isinstance(node.ctx, ast.Load):
+                found.stored |= _base(node)
         elif isinstance(node, ast.Call):
             called = node.func
             if isinstance(called, ast.Attribute) and called.attr not in READS:
@@ -148,6 +186,8 @@ def changed_in(root: ast.AST) -> Changed:
             name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
             if name in _SETTERS:
                 found.stored |= set().union(*(_base(arg) for arg in node.args[:1]))
+        elif isinstance(node, ast.AugAssign):
+            found.stored |= _base(node.target)
     return found
 
 
@@ -165,6 +205,8 @@ def rebound_globals(data: bytes) -> set[str]:
     names: set[str] = set()
     if b"global" in data:
         for match in _GLOBAL.finditer(data):
+            if not _begins_statement(data, match.start()):
+                continue
             names.update(word.decode("utf-8", "replace") for word in re.findall(_WORD, match[1]))
     for match in _NAMESPACE.finditer(data) if b"globals()" in data or b"vars()" in data or b"__name__]" in data else ():
         keyed = _KEYED.match(data, match.end())
@@ -175,50 +217,70 @@ def rebound_globals(data: bytes) -> set[str]:
     return names
 
 
-@dataclass
+def _begins_statement(data: bytes, at: int) -> bool:
+    while at and data[at - 1] in b" \t\f":
+        at -= 1
+    return not at or data[at - 1] in b"\r\n;:"
+
+
 class Members:
-    """A class's own members by name, each with whether it is surely bound, and the attributes its methods set."""
+    """A class's own members by name, each with whether it is surely bound."""
 
-    bound: dict[str, list[tuple[ast.stmt, bool]]] = field(default_factory=dict)
-    reset: set[str] = field(default_factory=set)
+    def __init__(self, node: ast.ClassDef, source: Source) -> None:
+        self.bound: dict[str, list[tuple[ast.stmt, bool]]] = {}
+        self._node = node
+        self._source = source
+        self._reset: dict[str, bool] = {}
+        self._collect(node.body, True)
 
-
-def class_members(node: ast.ClassDef) -> Members:
-    """``reset`` leaves out what ``__init__`` sets past the class's ``__setattr__``; ANY where names are computed."""
-    found = Members()
-
-    def collect(body: list[ast.stmt], sure: bool) -> None:
+    def _collect(self, body: list[ast.stmt], sure: bool) -> None:
         for statement in body:
             for name in (*bound_names(statement), *walrus_names(statement)):
-                found.bound.setdefault(name, []).append((statement, sure and not never_surely(statement)))
+                self.bound.setdefault(name, []).append((statement, sure and not never_surely(statement)))
             if not isinstance(statement, Definition):
                 for inner in bodies(statement):
-                    collect(inner, False)
+                    self._collect(inner, False)
 
-    collect(node.body, True)
-    for member in node.body:
+    def resets(self, name: str) -> bool:
+        """Whether a method sets the attribute, or one whose name is computed.
+
+        Left out is what ``__init__`` sets past the class's own ``__setattr__``.
+        """
+        if name not in self._reset:
+            words = (name, *_ATTRIBUTE_SETTERS)
+            lines = sorted({line for word in words for line in self._source.lines_with(word, self._node)})
+            self._reset[name] = any(self._sets(member, lines, name) for member in self._node.body)
+        return self._reset[name]
+
+    def _sets(self, member: ast.stmt, lines: list[int], name: str) -> bool:
         first = isinstance(member, ast.FunctionDef) and member.name == "__init__"
-        for part in ast.walk(member):
-            if isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load):
-                found.reset.add(part.attr)
-            elif isinstance(part, ast.Call) and not first and _sets_attribute(part):
-                found.reset |= _names_set(part.args[1], member)
-    return found
+        for node, _ in spanning([member], lines):
+            for part in _own(node, lambdas=True):
+                if isinstance(part, ast.Attribute):
+                    if part.attr == name and not isinstance(part.ctx, ast.Load):
+                        return True
+                elif (
+                    isinstance(part, ast.Call)
+                    and not first
+                    and _sets_attribute(part)
+                    and not {name, ANY}.isdisjoint(self._names_set(part.args[1], member))
+                ):
+                    return True
+        return False
 
+    def _names_set(self, name: ast.expr, method: ast.stmt) -> set[str]:
+        """The attribute names that an expression in a method may give; ANY where they are not written there.
 
-def _names_set(name: ast.expr, method: ast.stmt) -> set[str]:
-    """The attribute names that an expression in a method may give; ANY where they are not written there.
-
-    Followed is a loop over a dict that is written out in the method: ``for name, … in table.items()``.
-    """
-    if isinstance(name, ast.Constant):
-        return {str(name.value)}
-    if not isinstance(name, ast.Name) or not isinstance(method, Function):
-        return {ANY}
-    own = local_names(method)
-    found = [_keys_of(loop, name.id, own) for loop in own.binders.get(name.id, ())]
-    nested = any(isinstance(part, Definition | ast.Lambda) and part is not method for part in ast.walk(method))
-    return set().union(*found) if found and all(found) and name.id not in own.parameters and not nested else {ANY}
+        Followed is a loop over a dict that is written out in the method: ``for name, … in table.items()``.
+        """
+        if isinstance(name, ast.Constant):
+            return {str(name.value)}
+        if not isinstance(name, ast.Name) or not isinstance(method, Function):
+            return {ANY}
+        own = Locals(method, self._source)
+        found = [_keys_of(loop, name.id, own) for loop in own.binders(name.id)]
+        nested = any(isinstance(part, Definition | ast.Lambda) and part is not method for part in ast.walk(method))
+        return set().union(*found) if found and all(found) and name.id not in own.parameters and not nested else {ANY}
 
 
 def _keys_of(loop: ast.AST, name: str, own: Locals) -> set[str]:
@@ -231,7 +293,7 @@ def _keys_of(loop: ast.AST, name: str, own: Locals) -> set[str]:
     if not isinstance(called, ast.Attribute) or called.attr != "items" or not isinstance(called.value, ast.Name):
         return set()
     table = called.value.id
-    makers = own.binders.get(table, [])
+    makers = own.binders(table)
     if table in own.parameters | own.changed.stored | own.changed.called or len(makers) != 1:
         return set()
     made = makers[0]
@@ -244,7 +306,7 @@ def _keys_of(loop: ast.AST, name: str, own: Locals) -> set[str]:
 
 def _sets_attribute(node: ast.Call) -> bool:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in ("setattr", "delattr", "__setattr__", "__delattr__") and len(node.args) >= 2
+    return name in _ATTRIBUTE_SETTERS and len(node.args) >= 2
 
 
 def is_cache(node: ast.AST) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from patcher.arch import SM
 from patcher.source import SourceTree
+from patcher.versions import in_range
 
 if TYPE_CHECKING:
     from patcher.sites import Site
@@ -117,11 +118,9 @@ class Package:
     link: str = ""
 
     def check(self, facts: Facts, sm: SM) -> Finding:
-        from packaging.specifiers import SpecifierSet
-
         version = facts.version(self.distribution)
         wanted = f"{self.distribution}{self.versions}"
-        met = version is not None and SpecifierSet(self.versions).contains(version, prereleases=True)
+        met = version is not None and in_range(self.versions, version)
         note = " (assumed)" if facts.assumed(self.distribution) else ""
         found = f"{self.distribution} {version}{note}" if version else f"{self.distribution} is not installed"
         return Finding(met, wanted, found, needs=wanted, because=self.because, link=self.link)
@@ -144,12 +143,10 @@ class ListedMajor:
     link: str = ""
 
     def check(self, facts: Facts, sm: SM) -> Finding:
-        from packaging.specifiers import SpecifierSet
-
         wanted = f"{self.within}({self.keyword}=...) in {self.path} admits {sm.major}"
         needs = f"{self.distribution}{self.since}"
         version = facts.version(self.distribution)
-        recent = version is not None and SpecifierSet(self.since).contains(version, prereleases=True)
+        recent = version is not None and in_range(self.since, version)
         if version is not None and facts.assumed(self.distribution):
             found = f"assumed from {self.distribution} {version}"
             return Finding(recent, wanted, found, "", needs, self.because, self.link)
@@ -238,9 +235,7 @@ class Gate:
         """The sites of the era that ``version`` lies in (all of them when the version is not known)."""
         if version is None:
             return tuple(cls.sites)
-        from packaging.specifiers import SpecifierSet
-
-        return tuple(s for s in cls.sites if SpecifierSet(s.versions).contains(version, prereleases=True))
+        return tuple(s for s in cls.sites if in_range(s.versions, version))
 
 
 @dataclass(frozen=True)
@@ -278,7 +273,10 @@ class Engine:
     jit_cache: str = ""
     """Where a JIT-built module is kept: a pattern with {version}, {module} and {VARIABLE:default}."""
     objects: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Objects made at run time, by dotted name: kind of world (cuda, hip, cpu) → the class they are of there."""
+    """Objects made at run time, by dotted name: kind of world (cuda, hip, cpu) → the class they are of there.
+
+    Empty: what the object says is set from outside (environment variables), so the source need not be read for it.
+    """
 
     @property
     def called(self) -> str:

@@ -210,6 +210,20 @@ class Workplace:
     def reports(self, sm: SM) -> list[GateReport]:
         return [self.report(gate, sm) for gate in self.gates.values()]
 
+    def shares(self, count: int) -> list[list[type[Gate]]]:
+        """The gates in ``count`` groups with about as much source to read; gates of one file stay together."""
+        shares: list[list[type[Gate]]] = [[] for _ in range(count)]
+        sizes = [0] * count
+        by_file: dict[str, list[type[Gate]]] = {}
+        for gate in self.gates.values():
+            by_file.setdefault(next(iter(self.paths(gate)), ""), []).append(gate)
+        found = ((len(s.data) if (s := self.tree.get(path)) else 0, gates) for path, gates in by_file.items())
+        for size, gates in sorted(found, key=lambda item: -item[0]):
+            lightest = sizes.index(min(sizes))
+            sizes[lightest] += size
+            shares[lightest] += gates
+        return shares
+
     def depends(self) -> list[str]:
         """Every path that a report of this installation rests on."""
         root, state = self.installation.root, self.installation.state_folder

@@ -19,6 +19,7 @@ from patcher.predicate import Predicates, World, cuda_world
 from patcher.proof import Claim, failed, prove
 from patcher.sites import Place, Site, Target, View, splice, view_of
 from patcher.source import SourceTree
+from patcher.versions import in_range
 
 if TYPE_CHECKING:
     from patcher.eras import Eras
@@ -199,10 +200,8 @@ class Inspector:
 
     def _has_code(self, gate: type[Gate], sm: SM) -> bool:
         """Whether this release has the code behind the gate for ``sm``."""
-        from packaging.specifiers import SpecifierSet
-
         needs = gate.releases(sm)
-        return not needs or (self.version is not None and SpecifierSet(needs).contains(self.version, prereleases=True))
+        return not needs or (self.version is not None and in_range(needs, self.version))
 
     def _release(self, gate: type[Gate], sm: SM) -> list[Finding]:
         if not gate.releases(sm):

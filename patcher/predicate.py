@@ -12,30 +12,26 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from patcher.arch import ALL_SMS, SM
 from patcher.bindings import (
     ANY,
     READS,
-    Changed,
     Locals,
     Members,
     bound_names,
-    changed_in,
-    class_members,
+    changed_by,
     is_cache,
-    local_names,
     never_surely,
     rebound_globals,
     walrus_names,
 )
-from patcher.source import Definition, Source, SourceTree, bodies, definitions
+from patcher.source import Definition, Source, SourceTree, bodies, definitions, spanning
 
 _STEP_LIMIT = 20_000
 _DEPTH_LIMIT = 60
@@ -51,6 +47,13 @@ class World:
     hip: str | None = None
     initialized: bool = True
     """Whether this process has used the GPU yet (``torch.cuda.is_initialized``)."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.capability, self.cuda, self.hip, self.initialized))
+
+    def __hash__(self) -> int:
+        return self._hash  # part of nearly every key
 
     @property
     def sm(self) -> SM | None:
@@ -70,6 +73,7 @@ class World:
 _CUDA, _HIP = "12.9", "6.4"
 
 
+@cache
 def cuda_world(sm: SM, cuda: str = _CUDA) -> World:
     """A CUDA machine with one GPU of this SM; 12.9 is new enough for every check, and not yet 13."""
     return World("cuda", (sm.major, sm.minor), cuda)
@@ -273,17 +277,13 @@ class Module:
                 for inner in bodies(node):
                     self._collect(inner, guards, False)
 
-    @cached_property
-    def changed(self) -> Changed:
-        """What the module's own code changes in place."""
-        return changed_in(self.source.tree)
-
     def changes(self, name: str, container: bool) -> bool:
-        """Whether the module changes the container or the object behind a name of its own."""
+        """Whether the module's own code changes the container or the object behind a name of it in place."""
         if (name, container) not in self._changes:
-            touched = re.search(rb"\b" + re.escape(name.encode()) + rb"\s*[\[.]|attr(__)?\(|item__\(", self.source.data)
-            changes = touched and (name in self.changed.stored or (container and name in self.changed.called))
-            self._changes[name, container] = bool(changes)
+            found = [changed_by(node) for node, _ in spanning(self.source.tree.body, self.source.lines_with(name))]
+            self._changes[name, container] = any(
+                name in changed.stored or (container and name in changed.called) for changed in found
+            )
         return self._changes[name, container]
 
     def absolute(self, node: ast.ImportFrom) -> str:
@@ -362,14 +362,14 @@ class Predicates:
         return self._modules[name]
 
     def _load(self, name: str) -> Module | None:
+        source = self._source_of(name)
+        return Module(name, source, source.name.endswith("/__init__.py")) if source else None
+
+    def _source_of(self, name: str) -> Source | None:
         if name.split(".")[0] != self.package:
             return None
         base = name.replace(".", "/")
-        for path, is_package in ((f"{base}.py", False), (f"{base}/__init__.py", True)):
-            source = self.tree.get(path)
-            if source is not None:
-                return Module(name, source, is_package)
-        return None
+        return self.tree.get(f"{base}.py") or self.tree.get(f"{base}/__init__.py")
 
     def forget(self, module: Module) -> None:
         """Let go of a module that no other refers to, and of what was worked out in it."""
@@ -428,7 +428,7 @@ class Predicates:
     def _local_names(self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Locals:
         kept = self._locals.setdefault(module, {})
         if function not in kept:
-            kept[function] = local_names(function)
+            kept[function] = Locals(function, module.source)
         return kept[function]
 
     def _local(self, name: str, scope: Scope) -> tuple[Any] | None:
@@ -437,7 +437,7 @@ class Predicates:
         own = self._local_names(scope.function, scope.module)
         if name not in own:
             return None
-        found = own.binders.get(name, ())
+        found = own.binders(name)
         # In a running call what is bound so far is in its variables; the rest is bound in ways not followed.
         if scope.variables is not None or len(found) != (name not in own.parameters):
             return (UNKNOWN,)
@@ -447,8 +447,10 @@ class Predicates:
             value = self._bound_value(found[0], name, scope)
         else:
             return (UNKNOWN,)
-        changes = own.changed.stored | (own.changed.called if isinstance(value, _CONTAINERS) else set())
-        return (UNKNOWN if isinstance(value, _CHANGING) and name in changes else value,)
+        if isinstance(value, _CHANGING):
+            changes = own.changed.stored | (own.changed.called if isinstance(value, _CONTAINERS) else set())
+            return (UNKNOWN if name in changes else value,)
+        return (value,)
 
     def receivers(self, method: ast.AST) -> set[str]:
         """The name of a method's receiver (``self``, ``cls``), if it has one."""
@@ -507,7 +509,7 @@ class Predicates:
             annotation = annotation.left
         elif isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).endswith("Optional"):
             annotation = annotation.slice
-        if not isinstance(annotation, ast.Name | ast.Attribute):
+        if not isinstance(annotation, ast.Name | ast.Attribute) or self._tells_nothing(annotation, module):
             return UNKNOWN
         try:
             kind = self._annotated(annotation, module)
@@ -519,6 +521,16 @@ class Predicates:
         if isinstance(kind, _Class) and capability is not None and self._fields(kind) == ["major", "minor"]:
             return _Record.of(kind, capability)
         return UNKNOWN
+
+    def _tells_nothing(self, annotation: ast.Name | ast.Attribute, module: Module) -> bool:
+        """Whether a type is a class from a file of the tree that has no named tuple: it need not be parsed for that."""
+        bindings = module.bindings.get(annotation.id, []) if isinstance(annotation, ast.Name) else []
+        node = bindings[-1].node if bindings else None
+        if not isinstance(node, ast.ImportFrom):
+            return False
+        alias = next((a.name for a in node.names if (a.asname or a.name) == ast.unparse(annotation)), "")
+        source = self._source_of(module.absolute(node))
+        return source is not None and f"class {alias}".encode() in source.data and b"NamedTuple" not in source.data
 
     def _annotated(self, annotation: ast.Name | ast.Attribute, module: Module) -> Any:
         try:
@@ -567,10 +579,8 @@ class Predicates:
         return value
 
     def _find_module_attribute(self, module: Module, name: str, line: int) -> Any:
-        made = self.objects.get(f"{module.name}.{name}")
-        if made is not None:
-            cls = self._class_called(made.get(self._world.kind, ""))
-            return _Instance(cls) if cls else UNKNOWN
+        if f"{module.name}.{name}" in self.objects:
+            return self._made(f"{module.name}.{name}")
         if name in module.rebound or ANY in module.rebound:
             return UNKNOWN
         values: list[Any] = []
@@ -608,6 +618,11 @@ class Predicates:
         if "__getattr__" in module.bindings or any(self.module(module.absolute(star)) is None for star in module.stars):
             return UNKNOWN  # it may come from a module outside the tree, or be made when asked for
         raise Raises("ImportError")
+
+    def _made(self, dotted: str) -> Any:
+        """An object made at run time, of the class that it has in this world, as far as the engine says."""
+        cls = self._class_called(self.objects[dotted].get(self._world.kind, ""))
+        return _Instance(cls) if cls else UNKNOWN
 
     def _last_first(self, module: Module, name: str) -> list[Binding]:
         """What may bind a name, star imports included, the last one first."""
@@ -706,6 +721,8 @@ class Predicates:
 
     def _imported_name(self, module: str, name: str) -> Any:
         self._imports(module)
+        if f"{module}.{name}" in self.objects:
+            return self._made(f"{module}.{name}")
         found = self.module(module)
         if found is None:
             return self.module(f"{module}.{name}") or self._external(f"{module}.{name}")
@@ -915,7 +932,7 @@ class Predicates:
         self._read_from(cls.module)
         kept = self._members.setdefault(cls.module, {})
         if cls.node not in kept:
-            kept[cls.node] = class_members(cls.node)
+            kept[cls.node] = Members(cls.node, cls.module.source)
         return kept[cls.node]
 
     # -- classes ---------------------------------------------------------------------------------------------
@@ -934,8 +951,8 @@ class Predicates:
 
     def _resets(self, cls: _Class | None, name: str) -> bool:
         """Whether an attribute may be another than the class says; what is outside the source is not asked."""
-        own = self._members_of(cls) if cls else Members()
-        return name in own.reset or ANY in own.reset or "__getattribute__" in own.bound
+        own = self._members_of(cls) if cls else None
+        return own is not None and ("__getattribute__" in own.bound or own.resets(name))
 
     def _member(self, cls: _Class, name: str) -> tuple[_Class, ast.stmt | None] | None:
         """What binds a name in the class nearest to ``cls``, None for the statement when it may be another's.

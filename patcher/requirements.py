@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from patcher.arch import SM
 from patcher.gate import Facts, Finding, Gate
 from patcher.predicate import Module
+from patcher.versions import in_range
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,6 @@ class OtherGate:
     link: str = ""
 
     def check(self, facts: Facts, sm: SM) -> Finding:
-        from packaging.specifiers import SpecifierSet
-
         from patcher import catalogue
         from patcher.plan import Inspector
 
@@ -72,7 +71,7 @@ class OtherGate:
         tree = facts.tree(engine.package)
         if tree is None:
             return finding(False, f"{engine.called} is not installed")
-        if version is not None and SpecifierSet(self.since).contains(version, prereleases=True):
+        if version is not None and in_range(self.since, version):
             needs = f"a {self.distribution} in which {self.gate.id} admits SM{sm}"  # its version is not what is missing
         report = Inspector(engine, tree, version, facts).report(self.gate, sm)
         if not report.sites:
@@ -126,12 +125,10 @@ class ListedCapability:
 
 def _assumed(facts: Facts, distribution: str, since: str) -> bool | None:
     """Whether an assumed version is in the range; None where nothing is assumed."""
-    from packaging.specifiers import SpecifierSet
-
     version = facts.version(distribution)
     if version is None or not facts.assumed(distribution):
         return None
-    return bool(since) and SpecifierSet(since).contains(version, prereleases=True)
+    return bool(since) and in_range(since, version)
 
 
 @dataclass(frozen=True)

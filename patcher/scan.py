@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from patcher import vocabulary
+from patcher import parallel, vocabulary
 from patcher.arch import ALL_SMS, SM
 from patcher.bindings import bound_names
 from patcher.condition import FALSE, RAISE, TRUE, Formula, Truth, join, negate, truth
@@ -25,7 +25,7 @@ from patcher.errors import SmPatchError
 from patcher.gate import Engine, Gate
 from patcher.predicate import Module, Predicates, Raises, Scope, World, cuda_world
 from patcher.sites import view_of
-from patcher.source import Definition, Source, SourceTree, bodies
+from patcher.source import Definition, Source, SourceTree, occurrences, spanning
 
 
 class Kind(str, Enum):
@@ -189,8 +189,7 @@ class FileScan:
             if not names:
                 return
             self.derived |= names
-            data = self.source.data
-            fresh = self._lines(at for name in names for at in vocabulary.occurrences(data, name))
+            fresh = self._lines(at for name in names for at in occurrences(self.source.data, name))
             self._hits = sorted({*self._hits, *fresh})
 
     def _derives(self, node: ast.stmt) -> list[str]:
@@ -264,17 +263,7 @@ class FileScan:
 
     def _statements(self, hits: Sequence[int]) -> Iterator[tuple[ast.stmt, tuple[Definition, ...]]]:
         """The statements that span a hit line, outermost first, with the definitions around each."""
-        stack: list[tuple[list[ast.stmt], tuple[Definition, ...]]] = [(self.source.tree.body, ())]
-        while stack:
-            block, around = stack.pop()
-            for node in block:
-                first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-                at = bisect_left(hits, first)
-                if at == len(hits) or hits[at] > (node.end_lineno or node.lineno):
-                    continue
-                yield node, around
-                inside = (*around, node) if isinstance(node, Definition) else around
-                stack.extend((inner, inside) for inner in bodies(node))
+        return spanning(self.source.tree.body, hits)
 
     def run(self) -> list[Sighting]:
         for node, around in self._statements(self._hits):
@@ -561,6 +550,9 @@ def _own_expressions(node: ast.stmt) -> Iterator[ast.expr]:
 # -- the whole package ---------------------------------------------------------------------------------------
 
 
+_SHARE = 64  # files
+
+
 class Scanner:
     """Scans one installed engine. ``version`` chooses the catalogue's sites for the column of recipes."""
 
@@ -582,11 +574,9 @@ class Scanner:
         """Scan the package (or some of its files). ``tick`` hears how many files were dealt with."""
         chosen = list(self.paths() if paths is None else paths)
         result = Scan(files=len(chosen))
-        if workers > 1 and len(chosen) > 200 and hasattr(os, "fork"):
-            parts = self._in_parallel(chosen, workers)
-        else:
-            parts = (self._part(chosen[i : i + 64]) for i in range(0, len(chosen), 64))
-        for part in parts:
+        # Files of one folder in different shares, for some folders are much more work than others.
+        shares = [chosen[i::step] for i in range(step)] if (step := -(-len(chosen) // _SHARE)) else []
+        for part in parallel.each(self._part, shares, workers):
             result.sightings += part.sightings
             result.unread += part.unread
             result.parsed += part.parsed
@@ -594,14 +584,6 @@ class Scanner:
                 tick(part.files)
         result.sightings.sort(key=lambda s: (s.path, s.line, s.end_line))
         return result
-
-    def _in_parallel(self, paths: Sequence[str], workers: int) -> Iterator[Scan]:
-        import multiprocessing
-
-        context = multiprocessing.get_context("fork")
-        step = max(32, len(paths) // (workers * 12))
-        with context.Pool(workers) as pool:
-            yield from pool.imap_unordered(self._part, [paths[i::step] for i in range(step)])
 
     def _part(self, paths: Sequence[str]) -> Scan:
         part = Scan(files=len(paths))

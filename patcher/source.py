@@ -10,14 +10,18 @@ import ast
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 from patcher.errors import IOFailure, Unparsable
 
 BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff][^\r\n]*")
+_WORD = re.compile(rb"[\w\x80-\xff]")
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -26,6 +30,17 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def digest(data: bytes) -> str:
     """The SHA-256 of ``data`` in hex."""
     return hashlib.sha256(data).hexdigest()
+
+
+def occurrences(data: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+    """The byte offsets at which an identifier stands as a whole word (in code, a string or a comment)."""
+    wanted = name.encode()
+    at = data.find(wanted, start, end)
+    while at >= 0:
+        after = at + len(wanted)
+        if not _WORD.match(data, after) and not (at and _WORD.match(data, at - 1)):
+            yield at
+        at = data.find(wanted, after, end)
 
 
 class Source:
@@ -80,7 +95,29 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """Byte offset of the start of each line (line 1 first)."""
-        return [0, *(match.end() for match in _LINE_END.finditer(self.data))]
+        lines = self.data.splitlines(keepends=True)
+        starts = list(accumulate(map(len, lines), initial=0))
+        return starts if not lines or lines[-1].endswith((b"\r", b"\n")) else starts[:-1]
+
+    def lines_with(self, name: str, within: ast.stmt | None = None) -> list[int]:
+        """The numbers of the lines (of a statement) on which an identifier stands or may stand, in order.
+
+        Python takes some characters for others (NFKC), so a line with any beyond ASCII is one of them.
+        """
+        first, last = (within.lineno, within.end_lineno or within.lineno) if within else (1, self.line_count)
+        end = self.line_starts[last] if last < self.line_count else len(self.data)
+        found = occurrences(self.data, name, self.line_starts[first - 1], end)
+        lines = {bisect_right(self.line_starts, at) for at in found}
+        lines.update(
+            self._beyond_ascii[bisect_left(self._beyond_ascii, first) : bisect_right(self._beyond_ascii, last)]
+        )
+        return sorted(lines)
+
+    @cached_property
+    def _beyond_ascii(self) -> list[int]:
+        if self.data.isascii():
+            return []
+        return [bisect_right(self.line_starts, found.start()) for found in _BEYOND_ASCII.finditer(self.data)]
 
     @cached_property
     def newline(self) -> bytes:
@@ -138,15 +175,36 @@ def definitions(body: list[ast.stmt]) -> Iterator[Definition]:
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Import, ast.ImportFrom, ast.Return, ast.Assert, ast.Raise)
 
 
+_BODIES = ("body", "handlers", "orelse", "finalbody", "cases")
+
+
 def bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The statement lists directly below a statement (body, orelse, handlers, cases)."""
-    for _, value in ast.iter_fields(node):
-        if isinstance(value, list):
-            if value and isinstance(value[0], ast.stmt):
+    """The statement lists directly below a statement (body, handlers, orelse, cases), in their order."""
+    for name in _BODIES:
+        value = getattr(node, name, None)
+        if isinstance(value, list) and value:
+            if isinstance(value[0], ast.stmt):
                 yield value
-            elif value and isinstance(value[0], ast.excepthandler | ast.match_case):
+            else:
                 for part in value:
                     yield part.body
+
+
+def spanning(
+    body: list[ast.stmt], lines: Sequence[int], around: tuple[Definition, ...] = ()
+) -> Iterator[tuple[ast.stmt, tuple[Definition, ...]]]:
+    """The statements of a body that span any of the lines (sorted), outer ones first, with the definitions around."""
+    stack = [(body, around)]
+    while stack:
+        block, around = stack.pop()
+        for node in block:
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+            at = bisect_left(lines, first)
+            if at == len(lines) or lines[at] > (node.end_lineno or node.lineno):
+                continue
+            yield node, around
+            inside = (*around, node) if isinstance(node, Definition) else around
+            stack.extend((inner, inside) for inner in bodies(node))
 
 
 class SourceTree:

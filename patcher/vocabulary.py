@@ -6,7 +6,6 @@ Used to find gates nobody has catalogued: the meaning of what is found is then w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 
 # Every identifier that speaks of an SM holds one of these; a file without any is not read further.
@@ -99,18 +98,3 @@ def lines(data: bytes) -> list[tuple[int, int]]:
             found.setdefault(data.rfind(b"\n", 0, at) + 1, end)
             at = data.find(key, end)
     return sorted(found.items())
-
-
-def occurrences(data: bytes, name: str) -> Iterator[int]:
-    """The byte offsets at which an identifier occurs as a whole word."""
-    wanted = name.encode()
-    at = data.find(wanted)
-    while at >= 0:
-        end = at + len(wanted)
-        if not _is_word(data[at - 1 : at]) and not _is_word(data[end : end + 1]):
-            yield at
-        at = data.find(wanted, end)
-
-
-def _is_word(byte: bytes) -> bool:
-    return byte.isalnum() or byte == b"_"

@@ -32,7 +32,7 @@ from patcher.predicate import (
     is_function,
 )
 from patcher.scan import FileScan, Sighting, python_files
-from patcher.source import Definition, Source, SourceTree, bodies
+from patcher.source import Definition, Source, SourceTree, bodies, occurrences
 
 CUDA_VERSIONS: tuple[str, ...] = (
     *(f"11.{n}" for n in range(9)),
@@ -293,7 +293,7 @@ class Finder:
 
     def _holding(self, name: str) -> list[str]:
         wanted = name.encode()
-        return [p for p, data in self.files.items() if wanted in data and any(vocabulary.occurrences(data, name))]
+        return [p for p, data in self.files.items() if wanted in data and any(occurrences(data, name))]
 
     def _module_at(self, path: str) -> Module | None:
         """The module of a file; None when it does not parse."""

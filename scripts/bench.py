@@ -33,6 +33,12 @@ def seconds(command: Sequence[str], environment: Mapping[str, str]) -> float:
     return time.perf_counter() - started
 
 
+def _as_installed(scratch: str) -> dict[str, str]:
+    """The environment for every command: bytecode is compiled once and kept, as pip does when it installs."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(Path(scratch) / "bytecode")}
+
+
 def measure(release: str, runs: int) -> dict[str, float]:
     """Median seconds of each command, by name."""
     with tempfile.TemporaryDirectory(prefix="sm-patch-bench-") as scratch:
@@ -54,7 +60,9 @@ def measure(release: str, runs: int) -> dict[str, float]:
             "apply the default set": [*sm_patch, "apply", "--root", str(busy), *assume],
             "revert it": [*sm_patch, "revert", "--root", str(busy)],
         }
-        environment = {**os.environ, "SM_PATCH_CACHE": str(Path(scratch) / "cache")}
+        environment = _as_installed(scratch) | {"SM_PATCH_CACHE": str(Path(scratch) / "cache")}
+        for command in commands.values():
+            seconds(command, environment)
         taken: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(runs):
             shutil.rmtree(environment["SM_PATCH_CACHE"], ignore_errors=True)
@@ -80,14 +88,14 @@ def measure_scan(release: str, runs: int) -> tuple[float, float]:
     tool = shutil.which("ast-grep", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if tool is None:
         sys.exit("ast-grep is not installed: pip install ast-grep-cli")
-    with tempfile.NamedTemporaryFile("w", suffix=".yml") as rule:
-        rule.write(AST_GREP_RULE)
-        rule.flush()
+    with tempfile.TemporaryDirectory(prefix="sm-patch-bench-") as scratch:
+        rule = Path(scratch) / "rule.yml"
+        rule.write_text(AST_GREP_RULE)
+        environment = _as_installed(scratch)
         ours = [sys.executable, "-m", "patcher", "scan", "--root", root, "--format", "json"]
-        theirs = [tool, "scan", "--rule", rule.name, "--json=stream", root]
-        taken: list[tuple[float, float]] = [
-            (seconds(ours, os.environ), seconds(theirs, os.environ)) for _ in range(runs)
-        ]
+        theirs = [tool, "scan", "--rule", str(rule), "--json=stream", root]
+        seconds(ours, environment)
+        taken = [(seconds(ours, environment), seconds(theirs, environment)) for _ in range(runs)]
     return statistics.median(a for a, _ in taken), statistics.median(b for _, b in taken)
 
 

@@ -97,6 +97,7 @@ def _scanned(options: Options, environment: Any, engine: Any, root: Path) -> tup
     from patcher import catalogue
     from patcher.environment import installation_at, of_root
     from patcher.errors import NoEngine
+    from patcher.parallel import workers
     from patcher.scan import Scanner
 
     if not (root / engine.package).is_dir():
@@ -108,16 +109,7 @@ def _scanned(options: Options, environment: Any, engine: Any, root: Path) -> tup
     scanner = Scanner(engine, root, version, catalogue.gates(engine.name).values())
     paths = scanner.paths()
     with _progress(len(paths)) as tick:
-        return scanner.scan(paths, idle_cores(), tick), version
-
-
-def idle_cores() -> int:
-    """How many processes to use: the cores that are not busy with something else."""
-    try:
-        busy = os.getloadavg()[0]
-    except OSError:
-        busy = 0.0
-    return max(1, min(4, (os.cpu_count() or 1) - round(busy)))
+        return scanner.scan(paths, workers(), tick), version
 
 
 @contextmanager

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +17,9 @@ from patcher.cli import Options, command
 
 if TYPE_CHECKING:
     from patcher.environment import Environment
-    from patcher.gate import Engine
+    from patcher.gate import Engine, Gate
     from patcher.hardware import Target
+    from patcher.operations import Workplace
 
 
 _LOOKS = 20
@@ -74,22 +78,18 @@ def _look(
     """The status of one installation as JSON-ready data, and the paths it rests on."""
     from patcher import catalogue
     from patcher.environment import installation_at
-    from patcher.gate import State
     from patcher.operations import Workplace
-    from patcher.plan import default_gates
 
     for _ in range(_LOOKS):  # a look during which something was written would be of two states at once
         workplace = Workplace(installation_at(environment, engine, root), assumptions)
         mark = workplace.store.mark()
-        reports = [report for sm in target.sms for report in workplace.reports(sm)]
+        seen = _seen(workplace, target)
         interrupted = workplace.store.interrupted()
         changing = workplace.store.holder() if interrupted else None
         if workplace.store.mark() == mark and not changing:
             break
         time.sleep(_PAUSE_SECONDS)
     related = {name: workplace.facts.version(name) for name in engine.related}
-    drifted = (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)
-    unfounded = [report.gate.id for report in reports if workplace.unfounded(report)]
     document = {
         "installation": console.installation_data(workplace.installation, related, workplace.inspector.shown),
         "interrupted": interrupted,
@@ -97,9 +97,53 @@ def _look(
         "changed": workplace.store.changed(),
         "unknown": workplace.unknown,
         "unclaimed": workplace.unclaimed,
-        "pending": sorted({report.gate.id for report in default_gates(reports)}),
-        "drifted": sorted({report.gate.id for report in reports if report.state in drifted} | set(unfounded)),
-        "unfounded": sorted(set(unfounded)),
-        "gates": [console.report_data(report) for report in reports],
+        "pending": sorted(seen.pending),
+        "drifted": sorted(seen.drifted | seen.unfounded),
+        "unfounded": sorted(seen.unfounded),
+        "gates": seen.gates,
     }
-    return document, [*workplace.depends(), *catalogue.pack_files()]
+    return document, [*seen.depends, *workplace.depends(), *catalogue.pack_files()]
+
+
+@dataclass
+class _Seen:
+    """What was seen of some gates: their reports, which of them want something done, and the paths that rests on."""
+
+    gates: list[dict[str, Any]] = field(default_factory=list)
+    pending: set[str] = field(default_factory=set)
+    drifted: set[str] = field(default_factory=set)
+    unfounded: set[str] = field(default_factory=set)
+    depends: set[str] = field(default_factory=set)
+
+
+def _seen(workplace: Workplace, target: Target) -> _Seen:
+    """What is seen of all gates, in the order of the catalogue; the cores share the looking."""
+    from patcher import parallel
+
+    workers = parallel.workers()
+    whole = _Seen()
+    for part in parallel.each(partial(_seen_of, workplace, target), workplace.shares(workers), workers):
+        whole.gates += part.gates
+        whole.pending |= part.pending
+        whole.drifted |= part.drifted
+        whole.unfounded |= part.unfounded
+        whole.depends |= part.depends
+    order = {name: position for position, name in enumerate(workplace.gates)}
+    sms = {str(sm): position for position, sm in enumerate(target.sms)}
+    whole.gates.sort(key=lambda row: (sms[row["sm"]], order[row["gate"]]))
+    return whole
+
+
+def _seen_of(workplace: Workplace, target: Target, gates: Sequence[type[Gate]]) -> _Seen:
+    from patcher.gate import State
+    from patcher.plan import default_gates
+
+    reports = [workplace.report(gate, sm) for sm in target.sms for gate in gates]
+    drifted = (State.MODIFIED, State.LOST, State.PARTIAL, State.UNRECOGNISED)
+    return _Seen(
+        gates=[console.report_data(report) for report in reports],
+        pending={report.gate.id for report in default_gates(reports)},
+        drifted={report.gate.id for report in reports if report.state in drifted},
+        unfounded={report.gate.id for report in reports if workplace.unfounded(report)},
+        depends=set(workplace.depends()),
+    )

@@ -18,6 +18,7 @@ ENGINE = Engine(
     essential=("srt",),
     newest="0.5.23",
     version_files=("version.py", "_version.py"),
+    objects={"sglang.srt.environ.envs": {}},
     spellings={
         frozenset({SM120, SM121}): (
             Spelling("get_platform().is_sm120"),  # from 0.5.19; the name says 120, the meaning is major 12

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,3 +90,12 @@ def test_every_gate_is_in_its_file(found: list[Sighting]) -> None:
     for path in {s.path for s in found}:
         lines = (root / path).read_text("utf-8").count("\n") + 1
         assert all(1 <= s.line <= s.end_line <= lines for s in found if s.path == path)
+
+
+def test_the_command_finds_the_same_however_many_processes_share_it(found: list[Sighting]) -> None:
+    root = releases.unpacked("sglang", RELEASE)
+    command = [sys.executable, "-m", "patcher", "scan", "--root", str(root), "--format", "json"]
+    shown = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    rows = shown["installations"][0]["gates"]
+    keys = [(row["path"], row["line"], row["condition"], row["recipe"] or "") for row in rows]
+    assert keys == [(s.path, s.line, s.condition, s.recipe) for s in found]
