@@ -82,16 +82,22 @@ def walrus_names(node: ast.stmt) -> list[str]:
     return [n.target.id for n in _own(node) if isinstance(n, ast.NamedExpr)]
 
 
+_NOT_OWN = (ast.stmt, ast.expr_context)
+
+
 def _own(node: ast.AST, lambdas: bool = False) -> list[ast.AST]:
     """Everything below a node that belongs to no statement inside it, without what is inside lambdas or with it."""
     found: list[ast.AST] = []
     waiting = [node]
     while waiting:
-        for child in ast.iter_child_nodes(waiting.pop()):
-            if not isinstance(child, ast.stmt):
-                found.append(child)
-                if lambdas or not isinstance(child, ast.Lambda):
-                    waiting.append(child)
+        current = waiting.pop()
+        for name in current._fields:
+            value = getattr(current, name, None)
+            for child in value if isinstance(value, list) else (value,):
+                if isinstance(child, ast.AST) and not isinstance(child, _NOT_OWN):
+                    found.append(child)
+                    if lambdas or not isinstance(child, ast.Lambda):
+                        waiting.append(child)
     return found
 
 
@@ -207,14 +213,23 @@ def rebound_globals(data: bytes) -> set[str]:
         for match in _GLOBAL.finditer(data):
             if not _begins_statement(data, match.start()):
                 continue
-            names.update(word.decode("utf-8", "replace") for word in re.findall(_WORD, match[1]))
+            names.update(map(_identifier, re.findall(_WORD, match[1])))
     for match in _NAMESPACE.finditer(data) if b"globals()" in data or b"vars()" in data or b"__name__]" in data else ():
         keyed = _KEYED.match(data, match.end())
         if keyed:
-            names.add(keyed[1].decode("utf-8", "replace"))
+            names.add(_identifier(keyed[1]))
         elif _WRITTEN.match(data, match.end()):
             names.add(ANY)
     return names
+
+
+def _identifier(word: bytes) -> str:
+    """A name as Python takes it, whichever way its characters are written."""
+    if word.isascii():
+        return word.decode()
+    from unicodedata import normalize
+
+    return normalize("NFKC", word.decode("utf-8", "replace"))
 
 
 def _begins_statement(data: bytes, at: int) -> bool:

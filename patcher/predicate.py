@@ -12,7 +12,9 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
+import re
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -31,15 +33,18 @@ from patcher.bindings import (
     rebound_globals,
     walrus_names,
 )
-from patcher.source import Definition, Source, SourceTree, bodies, definitions, spanning
+from patcher.source import Definition, Source, SourceTree, bodies, definitions, first_line, spanning
 
 _STEP_LIMIT = 20_000
 _DEPTH_LIMIT = 60
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
-    """What torch reports: ``kind`` is cuda, hip, xpu, hpu, mps or cpu; ``capability`` the device capability."""
+    """What torch reports: ``kind`` is cuda, hip, xpu, hpu, mps or cpu; ``capability`` the device capability.
+
+    Part of nearly every key, so each is made once and is equal to itself only.
+    """
 
     kind: str
     capability: tuple[int, int] | None
@@ -47,13 +52,6 @@ class World:
     hip: str | None = None
     initialized: bool = True
     """Whether this process has used the GPU yet (``torch.cuda.is_initialized``)."""
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.kind, self.capability, self.cuda, self.hip, self.initialized))
-
-    def __hash__(self) -> int:
-        return self._hash  # part of nearly every key
 
     @property
     def sm(self) -> SM | None:
@@ -73,10 +71,14 @@ class World:
 _CUDA, _HIP = "12.9", "6.4"
 
 
-@cache
 def cuda_world(sm: SM, cuda: str = _CUDA) -> World:
     """A CUDA machine with one GPU of this SM; 12.9 is new enough for every check, and not yet 13."""
-    return World("cuda", (sm.major, sm.minor), cuda)
+    return _cuda_world(sm.major, sm.minor, cuda)
+
+
+@cache
+def _cuda_world(major: int, minor: int, cuda: str) -> World:
+    return World("cuda", (major, minor), cuda)
 
 
 # AMD GPUs report capabilities in the same range (RDNA4 says (12, 0)): an edit must not reach them.
@@ -240,7 +242,7 @@ class Module:
         self.stars: list[ast.ImportFrom] = []
         # A name that some function rebinds is a variable: what the module first gave it says nothing.
         self.rebound = rebound_globals(source.data)
-        self._walrus = b":=" in source.data
+        self._walrus = [bisect_right(source.line_starts, w.start()) for w in re.finditer(b":=", source.data)]
         self._changes: dict[tuple[str, bool], bool] = {}
         self._collect(source.tree.body, (), True)
 
@@ -266,7 +268,7 @@ class Module:
             for name in names:
                 sure = straight and not never_surely(node)
                 self.bindings.setdefault(name, []).append(Binding(node, guards, sure))
-            for name in walrus_names(node) if self._walrus else ():
+            for name in walrus_names(node) if self._holds_walrus(node) else ():
                 # Not the statement itself: it binds the name in passing, to what is not followed here.
                 passing = ast.copy_location(ast.Pass(), node)
                 self.bindings.setdefault(name, []).append(Binding(passing, guards, False))
@@ -276,6 +278,10 @@ class Module:
             elif not isinstance(node, Definition):
                 for inner in bodies(node):
                     self._collect(inner, guards, False)
+
+    def _holds_walrus(self, node: ast.stmt) -> bool:
+        at = bisect_left(self._walrus, first_line(node))
+        return at < len(self._walrus) and self._walrus[at] <= (node.end_lineno or node.lineno)
 
     def changes(self, name: str, container: bool) -> bool:
         """Whether the module's own code changes the container or the object behind a name of it in place."""
@@ -739,8 +745,8 @@ class Predicates:
         self._steps += 1
         if self._steps > _STEP_LIMIT:
             raise _GiveUp
-        method = getattr(self, f"_eval_{type(node).__name__}", None)
-        value = method(node, scope) if method else UNKNOWN
+        method = self._EVALUATED.get(type(node))
+        value = method(self, node, scope) if method else UNKNOWN
         if value is UNKNOWN:
             self._doubts += 1
         return value
@@ -1144,6 +1150,24 @@ class Predicates:
                 return UNKNOWN
             self._run_function(_Function(cls.module, node, bound=instance), args, kwargs)
         return instance
+
+    _EVALUATED: dict[type[ast.expr], Callable[[Predicates, Any, Scope], Any]] = {
+        ast.Attribute: _eval_Attribute,
+        ast.BinOp: _eval_BinOp,
+        ast.BoolOp: _eval_BoolOp,
+        ast.Call: _eval_Call,
+        ast.Compare: _eval_Compare,
+        ast.Constant: _eval_Constant,
+        ast.Dict: _eval_Dict,
+        ast.IfExp: _eval_IfExp,
+        ast.Lambda: _eval_Lambda,
+        ast.List: _eval_List,
+        ast.Name: _eval_Name,
+        ast.Set: _eval_Set,
+        ast.Subscript: _eval_Subscript,
+        ast.Tuple: _eval_Tuple,
+        ast.UnaryOp: _eval_UnaryOp,
+    }
 
     def _call_external(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         world = self._world

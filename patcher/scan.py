@@ -159,6 +159,8 @@ class FileScan:
         self.properties: set[str] = set()  # names of what get_device_properties gave: of it only the capability counts
         self.found: list[Sighting] = []
         self._atoms: dict[ast.expr, Formula] = {}
+        self._of_gpu: dict[ast.expr, bool] = {}
+        self._own_fields: dict[ast.expr, list[tuple[ast.expr, tuple[ast.expr, tuple[Definition, ...]]]]] = {}
         self._scopes: dict[ast.expr, Scope] = {}
         self._names: dict[ast.AST, set[str]] = {}
         self._fields: dict[ast.ClassDef, dict[str, list[tuple[ast.expr, ast.AST]]]] = {}
@@ -215,8 +217,7 @@ class FileScan:
     def _hands_on(self, value: ast.expr) -> bool:
         """Whether an assigned value is the SM or a truth about it (not something merely chosen by it)."""
         if isinstance(value, ast.Call):
-            function = value.func
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            name = _called(value)
             if name in ("int", "bool", "tuple", "str", "getattr"):
                 return any(self.speaks(argument) for argument in value.args)
             return vocabulary.speaks(name) or name in self.derived
@@ -232,7 +233,7 @@ class FileScan:
         if isinstance(node, ast.UnaryOp):
             return isinstance(node.op, ast.Not)
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func).rpartition(".")[2]
+            name = _called(node)
             return name == "bool" or (name.lstrip("_").startswith(("is_", "has_")) and name != vocabulary.PROPERTIES)
         return isinstance(node, ast.Attribute | ast.Name) and self._names_truth(node)
 
@@ -322,7 +323,7 @@ class FileScan:
                 self._arguments(node, around)
 
     def _arguments(self, node: ast.Call, around: tuple[Definition, ...]) -> None:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = _called(node)
         if name and vocabulary.speaks(name):
             for argument in node.args:
                 if isinstance(argument, ast.List | ast.Tuple | ast.Set) and argument.elts:
@@ -384,11 +385,8 @@ class FileScan:
             return join(op, [self._reduce(part, around, world, depth) for part in node.values])
         if isinstance(node, ast.NamedExpr):
             return self._reduce(node.value, around, world, depth)
-        if self._atoms.get(node):
-            return self._atoms[node]
-        atom = Formula("atom", atom=ast.unparse(node))
-        if not self.speaks(node) and not _platform(node):
-            self._atoms[node] = atom  # not read: whatever it says, it does not speak of the GPU
+        atom = self._atom(node)
+        if not self._speaks_of_gpu(node):  # not read: whatever it says
             return atom
         origin = self._field(node, around) if depth < _DERIVED_ROUNDS else None
         if origin is not None:
@@ -403,15 +401,22 @@ class FileScan:
             return atom
         return atom if known is None else TRUE if known else FALSE
 
+    def _atom(self, node: ast.expr) -> Formula:
+        if node not in self._atoms:
+            self._atoms[node] = Formula("atom", atom=ast.unparse(node))
+        return self._atoms[node]
+
+    def _speaks_of_gpu(self, node: ast.expr) -> bool:
+        if node not in self._of_gpu:
+            self._of_gpu[node] = self.speaks(node) or _platform(node)
+        return self._of_gpu[node]
+
     def _with_fields(self, node: ast.expr, around: tuple[Definition, ...], world: World, depth: int) -> ast.expr:
         """The expression with each ``self.x`` that is assigned once, and known, replaced by its value."""
-        fields = [
-            (part, origin)
-            for part in ast.walk(node)
-            if isinstance(part, ast.Attribute)
-            and part is not node
-            and (origin := self._field(part, around)) is not None
-        ]
+        if node not in self._own_fields:
+            parts = [part for part in ast.walk(node) if isinstance(part, ast.Attribute) and part is not node]
+            self._own_fields[node] = [(p, origin) for p in parts if (origin := self._field(p, around)) is not None]
+        fields = self._own_fields[node]
         values: dict[ast.AST, ast.expr] = {}
         for part, (value, place) in fields if depth < _DERIVED_ROUNDS else ():
             with contextlib.suppress(SmPatchError, RecursionError, Raises):
@@ -497,7 +502,9 @@ def _platform(node: ast.expr) -> bool:
 
 
 def _called(node: ast.expr) -> str:
-    return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    """The last part of the name of what is called; an empty string where nothing is."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from patcher.arch import SM
 from patcher.bindings import bound_names
-from patcher.condition import FALSE, TRUE, Formula, Truth, reduce, truth
+from patcher.condition import FALSE, TRUE, Formula, Truth, join, negate, reduce, truth
 from patcher.errors import Unrecognised
 from patcher.gate import Direction, Spelling
 from patcher.predicate import (
@@ -369,8 +369,6 @@ def _reduce_with(
     node: ast.expr, part: ast.expr, held: Formula, scope: Scope, predicates: Predicates, world: World
 ) -> Formula:
     """``reduce`` with the value of one part held."""
-    from patcher.condition import join, negate
-
     if node is part:
         return held
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

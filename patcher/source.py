@@ -190,6 +190,12 @@ def bodies(node: ast.AST) -> Iterator[list[ast.stmt]]:
                     yield part.body
 
 
+def first_line(node: ast.stmt) -> int:
+    """The line on which a statement begins, its decorators included."""
+    decorators = getattr(node, "decorator_list", None)
+    return min(node.lineno, decorators[0].lineno) if decorators else node.lineno
+
+
 def spanning(
     body: list[ast.stmt], lines: Sequence[int], around: tuple[Definition, ...] = ()
 ) -> Iterator[tuple[ast.stmt, tuple[Definition, ...]]]:
@@ -198,8 +204,7 @@ def spanning(
     while stack:
         block, around = stack.pop()
         for node in block:
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-            at = bisect_left(lines, first)
+            at = bisect_left(lines, first_line(node))
             if at == len(lines) or lines[at] > (node.end_lineno or node.lineno):
                 continue
             yield node, around
@@ -215,6 +220,7 @@ class SourceTree:
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes] | None = None, base: SourceTree | None = None) -> None:
         self.root = root
+        self._root = str(root)
         self._base = base
         self._sources: dict[str, Source | None] = {}
         for path, data in (overlay or {}).items():
@@ -229,7 +235,8 @@ class SourceTree:
     def read(self, path: str) -> Source | None:
         """The file as it is on disk now, not remembered. Raises IOFailure."""
         try:
-            return Source(path, (self.root / path).read_bytes())
+            with open(f"{self._root}/{path}", "rb", buffering=0) as file:  # noqa: PTH123  # thousands of them
+                return Source(path, file.readall())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:

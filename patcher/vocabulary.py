@@ -62,9 +62,17 @@ def _counts(token: bytes) -> bool:
     return name == PROPERTIES or speaks(name)
 
 
+# The literals in small letters, few of them; of a device's properties only ``.major`` and ``.minor`` speak of the SM.
+_HINTS = tuple(dict.fromkeys(literal.lower() for literal in LITERALS if literal not in PROPERTIES.encode()))
+_OF_PROPERTIES = (b"major", b"minor")
+
+
 def might_speak(data: bytes) -> bool:
     """Whether a file can hold such an identifier at all (a few searches in its bytes)."""
-    return any(literal in data for literal in LITERALS)
+    data = data.lower()
+    if any(hint in data for hint in _HINTS):
+        return True
+    return PROPERTIES.encode() in data and any(part in data for part in _OF_PROPERTIES)
 
 
 # Keys of a table by SM, which may stand on lines that speak of nothing.

@@ -385,9 +385,7 @@ class Finder:
         """The CUDA versions on which it is true for the SMs that it is ever true for."""
         wanted = set()
         for sm in ALL_SMS:
-            holds = tuple(
-                version for version in CUDA_VERSIONS if value(World("cuda", (sm.major, sm.minor), version)) is True
-            )
+            holds = tuple(version for version in CUDA_VERSIONS if value(cuda_world(sm, version)) is True)
             if holds:
                 wanted.add(holds)
         return "; ".join(sorted(_versions(holds) for holds in wanted))

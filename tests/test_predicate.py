@@ -261,6 +261,12 @@ _DOUBTFUL = {
         "    except ValueError:\n        pass\n    return x\n",
         "f()",
     ),
+    "a walrus in a decorator": ("X = True\n@(X := False) or (lambda g: g)\ndef f():\n    pass\n", "X"),
+    "a rebinding by another spelling": (
+        "X = True\ndef f():\n    global \N{MATHEMATICAL BOLD CAPITAL X}\n    X = False\n",
+        "X",
+    ),
+    "a change by another spelling": ("X = [1]\n\N{MATHEMATICAL BOLD CAPITAL X}.append(2)\n", "X"),
     "a walrus in a lambda": ("X = True\nf = lambda: (X := False) or X\n", "f()"),
     "python's own switch": ("", "__debug__"),
     "made when asked for": ("def __getattr__(name): return True\n", "getattr(m, 'zzz')"),
