@@ -23,7 +23,7 @@ from pathlib import Path
 
 from scripts import matrix, releases
 
-LIMITS = {"status (warm)": 3.0, "status (cold)": 8.0, "apply one gate": 12.0, "apply the default set": 12.0}
+LIMITS = {"status (warm)": 3.0, "status (cold)": 8.0, "apply one gate": 12.0}
 BASE = "python -c 'import click, rich.table'"
 
 
