@@ -304,10 +304,16 @@ class Inspector:
 
     def _step(self, gate: type[Gate], direction: Direction, overlay: dict[str, bytes]) -> tuple[GateStep, Inspector]:
         try:
-            return self._planned(gate, direction, overlay)
+            return self._reading_whole(gate)._planned(gate, direction, overlay)
         except SmPatchError as error:
             error.gate = gate.id
             raise
+
+    def _reading_whole(self, gate: type[Gate]) -> Inspector:
+        """The same with the gate's files parsed from end to end: what is edited must be right where nobody looks."""
+        paths = dict.fromkeys(f"{self.engine.package}/{site.path}" for site in self.sites(gate))
+        sources = [source for path in paths if (source := self.predicates.tree.get(path)) and not source.whole]
+        return self.replaced({source.name: source.data for source in sources}) if sources else self
 
     def _planned(self, gate: type[Gate], direction: Direction, overlay: dict[str, bytes]) -> tuple[GateStep, Inspector]:
         problem = self._problem(gate)

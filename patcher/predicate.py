@@ -17,7 +17,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 from patcher.arch import ALL_SMS, SM
@@ -33,7 +33,7 @@ from patcher.bindings import (
     rebound_globals,
     walrus_names,
 )
-from patcher.source import Definition, Source, SourceTree, bodies, definitions, first_line, spanning
+from patcher.source import Definition, Source, SourceTree, bodies, first_line, spanning
 
 _STEP_LIMIT = 20_000
 _DEPTH_LIMIT = 60
@@ -246,18 +246,13 @@ class Module:
         self._changes: dict[tuple[str, bool], bool] = {}
         self._collect(source.tree.body, (), True)
 
-    @cached_property
-    def owners(self) -> dict[ast.AST, ast.ClassDef]:
-        """Each method, with the class that it is defined in."""
-        waiting = [node for node in definitions(self.source.tree.body) if isinstance(node, ast.ClassDef)]
-        found: dict[ast.AST, ast.ClassDef] = {}
-        while waiting:
-            owner = waiting.pop()
-            for node in definitions(owner.body):
-                found[node] = owner
-                if isinstance(node, ast.ClassDef):
-                    waiting.append(node)
-        return found
+    def owner(self, method: ast.stmt) -> ast.ClassDef | None:
+        """The class that a method is defined in."""
+        for node, around in spanning(self.source.tree.body, [method.lineno]):
+            if node is method:
+                last = around[-1] if around else None
+                return last if isinstance(last, ast.ClassDef) else None
+        return None
 
     def _collect(self, body: list[ast.stmt], guards: tuple[tuple[ast.expr, bool], ...], straight: bool) -> None:
         for node in body:
@@ -468,7 +463,7 @@ class Predicates:
     def _parameter(self, name: str, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Any:
         """What is known of a parameter that nobody has given a value: a receiver, the GPU, its capability."""
         positional = [*function.args.posonlyargs, *function.args.args]
-        owner = module.owners.get(function)
+        owner = module.owner(function)
         if owner is not None and positional and positional[0].arg == name:
             return self._receiver(_Class(module, owner), function)
         parameter = next((a for a in [*positional, *function.args.kwonlyargs] if a.arg == name), None)

@@ -618,7 +618,7 @@ def spell_target(
     """
     local = _imports_before(place) if place is not None else []
     imported = {name for node in local for name in bound_names(node)}
-    if place is not None and place.definition in view.module.owners:
+    if place is not None and place.definition and view.module.owner(place.definition):
         imported |= view.predicates.receivers(place.definition)
     for likeness in (_ALIKE, 0):  # an import of a name like it is the better place
         for spelling in target.spellings:

@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
+from patcher import outline
 from patcher.errors import IOFailure, Unparsable
 
 BOM = b"\xef\xbb\xbf"
@@ -46,13 +47,15 @@ def occurrences(data: bytes, name: str, start: int = 0, end: int | None = None) 
 class Source:
     """One file's bytes and what can be read from them.
 
-    ``name`` is the path shown to people. Raises Unparsable (on first use of ``tree``) when the bytes are
-    not UTF-8 Python that this interpreter's ``ast`` reads.
+    ``name`` is the path shown to people. Raises Unparsable (on first use of ``tree``, or of a definition's body)
+    when the bytes are not UTF-8 Python that this interpreter's ``ast`` reads. ``whole``: parse it all at once, so
+    that an error anywhere in it is told.
     """
 
-    def __init__(self, name: str, data: bytes) -> None:
+    def __init__(self, name: str, data: bytes, whole: bool = False) -> None:
         self.name = name
         self.data = data
+        self.whole = whole
 
     @cached_property
     def digest(self) -> str:
@@ -61,10 +64,13 @@ class Source:
     @cached_property
     def tree(self) -> ast.Module:
         self._refuse_other_encodings()
+        return self._read(self.data) if self.whole else outline.parse(self.data, self._read)
+
+    def _read(self, data: bytes) -> ast.Module:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return ast.parse(self.data)
+                return ast.parse(data)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
             raise Unparsable(
@@ -213,7 +219,7 @@ def spanning(
 
 
 class SourceTree:
-    """The files below one folder, read once each; ``overlay`` stands in for files not written yet.
+    """The files below one folder, read once each; ``overlay`` stands in for files not written yet, parsed whole.
 
     ``read`` files are remembered (``seen``), so that a cached answer can name everything it depends on.
     """
@@ -224,7 +230,7 @@ class SourceTree:
         self._base = base
         self._sources: dict[str, Source | None] = {}
         for path, data in (overlay or {}).items():
-            self._sources[path] = Source(path, data)
+            self._sources[path] = Source(path, data, whole=True)
 
     def get(self, path: str) -> Source | None:
         """The file at ``path`` (relative, with ``/``), or None when there is none. Raises IOFailure."""

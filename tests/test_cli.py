@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -375,14 +376,12 @@ def test_one_gate_that_cannot_be_planned_does_not_hold_up_the_others(
 
 
 def test_an_unreadable_file_is_an_io_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Path.read_bytes
-
-    def read_bytes(self: Path) -> bytes:
-        if str(self).endswith(FUSION):
+    def opened(path: str, *words: Any, **named: Any) -> Any:
+        if path.endswith(FUSION):
             raise PermissionError(13, "Permission denied")
-        return real(self)
+        return open(path, *words, **named)  # noqa: PTH123
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr("patcher.source.open", opened, raising=False)
     result = run("apply", "--gate", GATE, root=root)
     assert result.exit_code == 6
     assert FUSION in result.stderr
