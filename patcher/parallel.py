@@ -37,15 +37,15 @@ def each(function: Callable[[_Share], _Answer], shares: Sequence[_Share], count:
         yield from map(function, shares)
         return
     readers: dict[int, int] = {}
+    left: list[_Share] = []  # for this process, where the system lets it start no more
     try:
         for number in range(count):
-            reader, writer = os.pipe()
-            process = os.fork()
-            if process == 0:
-                os.close(reader)
-                _work(function, shares[number::count], writer)
-            os.close(writer)
-            readers[reader] = process
+            started = _started(function, shares[number::count])
+            if started is None:
+                left += shares[number::count]
+            else:
+                readers.update([started])
+        yield from map(function, left)
         while readers:
             for reader in select.select(list(readers), [], [])[0]:
                 answered, answer = _received(reader)
@@ -62,6 +62,22 @@ def each(function: Callable[[_Share], _Answer], shares: Sequence[_Share], count:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
+
+
+def _started(function: Callable[[Any], Any], shares: Sequence[Any]) -> tuple[int, int] | None:
+    """A new process that answers for the shares: what it is heard by, and its number. None where there can be none."""
+    reader, writer = os.pipe()
+    try:
+        process = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        return None
+    if process == 0:
+        os.close(reader)
+        _work(function, shares, writer)
+    os.close(writer)
+    return reader, process
 
 
 def _work(function: Callable[[Any], Any], shares: Sequence[Any], writer: int) -> NoReturn:

@@ -86,6 +86,24 @@ def test_who_stops_listening_leaves_nothing_running() -> None:
         os.waitpid(-1, os.WNOHANG)
 
 
+@pytest.mark.parametrize("possible", [0, 1, 2])
+def test_where_no_more_processes_can_be_started_this_one_does_the_rest(
+    monkeypatch: pytest.MonkeyPatch, possible: int
+) -> None:
+    real, calls = os.fork, iter(range(9))
+
+    def fork() -> int:
+        if next(calls) >= possible:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return real()
+
+    monkeypatch.setattr(os, "fork", fork)
+    found = list(parallel.each(lambda n: (n, os.getpid()), range(12), 3))
+
+    assert sorted(n for n, _ in found) == list(range(12))
+    assert len({process for _, process in found}) == possible + 1
+
+
 def kinds(base: type[SmPatchError]) -> list[type[SmPatchError]]:
     return [base, *(kind for sub in base.__subclasses__() for kind in kinds(sub))]
 
