@@ -13,6 +13,7 @@ import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from io import FileIO
 from itertools import accumulate
 from pathlib import Path
 
@@ -241,7 +242,7 @@ class SourceTree:
     def read(self, path: str) -> Source | None:
         """The file as it is on disk now, not remembered. Raises IOFailure."""
         try:
-            with open(f"{self._root}/{path}", "rb", buffering=0) as file:  # noqa: PTH123  # thousands of them
+            with FileIO(f"{self._root}/{path}") as file:  # a scan reads thousands
                 return Source(path, file.readall())
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None

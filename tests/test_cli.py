@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import time
+from io import FileIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -376,12 +376,12 @@ def test_one_gate_that_cannot_be_planned_does_not_hold_up_the_others(
 
 
 def test_an_unreadable_file_is_an_io_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def opened(path: str, *words: Any, **named: Any) -> Any:
+    def opened(path: str) -> FileIO:
         if path.endswith(FUSION):
             raise PermissionError(13, "Permission denied")
-        return open(path, *words, **named)  # noqa: PTH123
+        return FileIO(path)
 
-    monkeypatch.setattr("patcher.source.open", opened, raising=False)
+    monkeypatch.setattr("patcher.source.FileIO", opened)
     result = run("apply", "--gate", GATE, root=root)
     assert result.exit_code == 6
     assert FUSION in result.stderr

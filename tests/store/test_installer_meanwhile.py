@@ -61,4 +61,5 @@ def test_after_every_step(change: Change, memory: Path, what: str, injections: C
         engine.workplace(world.site).clean()
         assert engine.tree(world.site) == wanted
     injections(len(log))
-    assert refused > 5
+    # The very same bytes are noticed only where the new file is told from the old by more than those.
+    assert refused > (0 if what == "reinstall" else 5)
