@@ -110,12 +110,15 @@ class Options:
             catalogue.pack_modules(name)
 
     def assumptions(self) -> dict[str, str]:
-        """``--assume``, read. Raises BadAssumption."""
+        """``--assume``, read. Raises BadAssumption, also for a distribution that nothing asks about."""
         if not self.assume:
             return {}
+        from patcher import catalogue
         from patcher.environment import parse_assumptions
 
-        return parse_assumptions(self.assume)
+        assumptions = parse_assumptions(self.assume)
+        catalogue.require_asked_about(assumptions)
+        return assumptions
 
     def holding(self, names: Sequence[str], *, in_force: bool = False) -> list[Workplace]:
         """The workplaces that know the named gates (all, when none is named). Raises UnknownGate.
