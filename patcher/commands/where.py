@@ -45,7 +45,7 @@ def where(options: Options, symbol: str, everything: bool) -> int:
 def _show(answer: Answer, everything: bool) -> None:
     out = sys.stdout.write
     for remark in answer.remarks:
-        out(f"note: {remark}\n")
+        out(f"{console.wrapped(f'note: {remark}', '  ', '')}\n")
     for found in answer.found:
         out(f"\n{found.name}\n")
         out(f"  defined  {found.path}:{found.line}  ({found.form})\n")
@@ -56,42 +56,46 @@ def _show(answer: Answer, everything: bool) -> None:
         if found.leads_to:
             out(f"  means    {found.leads_to}\n")
         if found.also and everything:
-            out(f"  also     imported for their own use by {', '.join(found.also)}\n")
+            _line("also", f"imported for their own use by {', '.join(found.also)}")
         elif found.also:
-            out(f"  also     {len(found.also)} modules import it for their own use (--all)\n")
+            _line("also", f"{len(found.also)} modules import it for their own use (--all)")
         if found.meaning is not None:
             _show_meaning(found.meaning)
         for gate in found.gates:
             admits = _sms(gate.truths)
-            out(f"  gate     {gate.path}:{gate.line}  {gate.kind.value}: {gate.condition[:100]}  [admits {admits}]\n")
+            _line("gate", f"{gate.path}:{gate.line} {gate.kind.value}: {gate.condition[:100]} [admits {admits}]")
         _show_uses(found.uses, everything)
 
 
+def _line(label: str, text: str) -> None:
+    """A labelled line, wrapped. Not for what is to be copied."""
+    sys.stdout.write(f"{console.wrapped(text, ' ' * 11, f'  {label:8} ')}\n")
+
+
 def _show_meaning(meaning: Meaning) -> None:
-    out = sys.stdout.write
     if meaning.note:
-        out(f"  admits   {meaning.note}\n")
+        _line("admits", meaning.note)
         return
     if meaning.truth:
-        out(f"  admits   {', '.join(f'SM{sm}' for sm in meaning.admits) or 'no SM'}\n")
+        _line("admits", ", ".join(f"SM{sm}" for sm in meaning.admits) or "no SM")
         refused = [str(sm) for sm, value in meaning.values.items() if value is False]
-        out(f"  refuses  {', '.join(f'SM{sm}' for sm in refused) or 'no SM'}\n")
+        _line("refuses", ", ".join(f"SM{sm}" for sm in refused) or "no SM")
         if meaning.cuda:
-            out(f"  needs    {meaning.cuda}\n")
+            _line("needs", meaning.cuda)
         return
     for sm, value in meaning.values.items():
-        out(f"  value    SM{sm}: {value}\n")
+        _line("value", f"SM{sm}: {value}")
 
 
 def _show_uses(uses: list[Use], everything: bool) -> None:
     out = sys.stdout.write
     gates = sum(use.gate is not None for use in uses)
-    out(f"  used     {len(uses)} times, {gates} of them in gates, in {len({use.module for use in uses})} modules\n")
+    _line("used", f"{len(uses)} times, {gates} of them in gates, in {len({use.module for use in uses})} modules")
     if everything:
         for use in uses:
             gate = f"  {use.gate.kind.value}: {use.gate.condition[:90]}" if use.gate else ""
             via = f" as {use.via}" if use.via else ""
-            out(f"           {use.path}:{use.line} in {use.within or 'the module'}{via}{gate}\n")
+            _line("", f"{use.path}:{use.line} in {use.within or 'the module'}{via}{gate}")
         return
     counts = Counter(use.module for use in uses)
     for module, count in counts.most_common(_USES_SHOWN):
