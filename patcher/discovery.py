@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patcher.environment import Environment, state_folder, version_from_source
+from patcher.environment import Environment, canonical, provider, state_folder, version_from_source
 from patcher.errors import NoEngine
 from patcher.gate import Engine
 
@@ -244,7 +244,7 @@ def distributions(site: Path, engine: Engine) -> list[tuple[str, str, bool]]:
     for folder in map(Path, folders):
         metadata = _text(folder / "METADATA") or _text(folder / "PKG-INFO")
         name = _header(metadata, "Name") or folder.name.partition("-")[0]
-        named = re.sub(r"[-_.]+", "-", name).lower() in engine.distributions
+        named = canonical(name) in engine.distributions
         top = _text(folder / "top_level.txt").split()
         lists = f"\n{engine.package}/__init__.py," in "\n" + _text(folder / "RECORD") or engine.package in top
         if named or lists:
@@ -387,7 +387,7 @@ class Discovery:
                 self._add(engine, target, how, named, site)
             if named and not here and not targets:
                 name, version, editable = named[0]
-                if name.lower() in engine.distributions:
+                if canonical(name) in engine.distributions:
                     sighted = Sighted(engine.name, site.folder, "metadata only", version, (name,), site, None)
                     why = "its editable source folder is gone" if editable else "its package is gone"
                     sighted.remarks.append(f"leftover: {name} {version} is recorded here, but {why}")
@@ -424,7 +424,8 @@ class Discovery:
                 return
         self._roots.add(key)
         wrong = looks_whole(root, engine)
-        version = named[0][1] if named else version_from_source(engine, root)
+        provided = provider(engine, root, [site.folder])
+        version = provided.version if provided is not None else version_from_source(engine, root)
         option = None if wrong else _option(site, root)
         sighted = Sighted(engine.name, root, how, version, tuple(n for n, _, _ in named), site, option)
         if wrong:
@@ -436,7 +437,7 @@ class Discovery:
             sighted.remarks.append(
                 f"two distributions provide {engine.package}: {versions}; the last one installed won"
             )
-        elif whole and whole[0].lower() not in engine.distributions:
+        elif whole and canonical(whole[0]) not in engine.distributions:
             sighted.remarks.append(f"provided by the distribution {whole[0]}")
         sighted.patched = _patched(root, engine)
         if "editable" not in how and site.kind != "folder" and any(editable for _, _, editable in named):

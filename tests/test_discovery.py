@@ -77,14 +77,15 @@ def test_an_editable_checkout_by_finder(home: Path) -> None:
     checkout = write(home / "src" / "python", {**FILES, "pyproject.toml": ""})
     info = metadata("sglang", "0.5.23")
     info["sglang-0.5.23.dist-info/RECORD"] = "__editable___sglang_finder.py,,\n"
-    info["sglang-0.5.23.dist-info/direct_url.json"] = json.dumps({"url": "file:///x", "dir_info": {"editable": True}})
+    url = {"url": checkout.as_uri(), "dir_info": {"editable": True}}
+    info["sglang-0.5.23.dist-info/direct_url.json"] = json.dumps(url)
     finder = f"MAPPING: dict[str, str] = {{'sglang': {str(checkout / 'sglang')!r}}}\nraise SystemExit('was run')\n"
     venv(
         home / "env",
         {**info, "__editable___sglang_finder.py": finder, "__editable__.pth": "import __editable___sglang_finder"},
     )
     (found,) = search()
-    assert (found.how, found.root) == ("editable (PEP 660 finder)", checkout)
+    assert (found.how, found.root, found.version) == ("editable (PEP 660 finder)", checkout, "0.5.23")
     assert found.command("status") == f"sm-patch status --venv {home}/env"
 
 
