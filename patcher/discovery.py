@@ -413,8 +413,10 @@ class Discovery:
             self._add(engine, folder, how, named, Site(folder, "folder", folder, because=because))
 
     def _add(self, engine: Engine, root: Path, how: str, named: Sequence[tuple[str, str, bool]], site: Site) -> None:
-        key = (engine.name, _real(root))
-        again = next((s for s in self.found if s.engine == engine.name and _real(s.root) == key[1]), None)
+        key = (engine.name, _real(root / engine.package))  # one package may be reached through several folders
+        again = next(
+            (s for s in self.found if s.engine == engine.name and _real(s.root / engine.package) == key[1]), None
+        )
         if key in self._roots and again is not None:
             if site.kind != "folder" and again.site.kind == "folder":  # an environment says more than a bare folder
                 self.found.remove(again)
@@ -473,7 +475,7 @@ def _option(site: Site, root: Path) -> tuple[str, str]:
 def _patched(root: Path, engine: Engine) -> tuple[str, ...]:
     """The gates recorded as changed in that installation."""
     try:
-        manifest = json.loads(_text(state_folder(root) / engine.name / "manifest.json") or "{}")
+        manifest = json.loads(_text(state_folder(root, engine.package, engine.name) / "manifest.json") or "{}")
     except ValueError:
         return ()
     return tuple(sorted(manifest.get("gates", {})))

@@ -81,7 +81,7 @@ class Installation:
 
     @property
     def state_folder(self) -> Path:
-        return state_folder(self.root) / self.engine.name
+        return state_folder(self.root, self.engine.package, self.engine.name)
 
     def recorded(self) -> Recorded:
         """What the distribution says of its files."""
@@ -113,20 +113,40 @@ class Installation:
         return released and SpecifierSet(self.engine.verified).contains(version)
 
 
-def state_folder(root: Path) -> Path:
-    """Where sm-patch keeps its state for packages below ``root``.
+def state_folder(root: Path, package: str, engine: str) -> Path:
+    """Where sm-patch keeps its state for an engine's package below ``root``.
 
-    In the environment's prefix when ``root`` is its site-packages (``<prefix>/share/sm-patch/…``), so that the
+    In the environment's prefix when the package lies in its site-packages (``<prefix>/share/sm-patch/…``), so that the
     state travels with the environment; beside the root otherwise (``<parent>/.sm-patch/<name>``). It depends on
-    the root only, not on how the root was named.
+    where the package really lies, not on how it was reached: one package has one state.
     """
-    root = root.resolve()
+    real = (root / package).resolve()
+    holder, name = _state_holder(real.parent)
+    return holder / name / (engine if real.name == package else f"{engine}@{real.name}")
+
+
+def _state_holder(root: Path) -> tuple[Path, str]:
+    """The folder of the states of what lies in one prefix or folder, and the name of ``root``'s own in it."""
     if root.name in _SITES:
         for above in root.parents:
             if above.name.lower() in ("lib", "lib64"):
                 prefix = above.parent
-                return prefix / "share" / "sm-patch" / "--".join(root.relative_to(prefix).parts)
-    return root.parent / ".sm-patch" / root.name
+                return prefix / "share" / "sm-patch", "--".join(root.relative_to(prefix).parts)
+    return root.parent / ".sm-patch", root.name
+
+
+def strays(root: Path, package: str, engine: str) -> list[tuple[Path, Path]]:
+    """States in the same place whose packages are gone from where they were (moved?): each with that folder."""
+    holder, own = _state_holder((root / package).resolve().parent)
+    beside = holder.name == ".sm-patch"
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in sorted(os.scandir(holder), key=lambda entry: entry.name):
+            was = holder.parent / entry.name if beside else holder.parent.parent.joinpath(*entry.name.split("--"))
+            state = Path(entry.path, engine)
+            if entry.name != own and (state / "manifest.json").is_file() and not (was / package).is_dir():
+                found.append((state, was))
+    return found
 
 
 def current(packages: Iterable[str]) -> Environment:

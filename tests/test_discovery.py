@@ -212,7 +212,7 @@ def test_data_folders_are_not_walked_and_time_is_bounded(home: Path) -> None:
 
 def test_the_patched_gates_are_told(home: Path) -> None:
     site = venv(home / "env", {**FILES, **metadata("sglang", "0.5.23")})
-    state = state_folder(site) / "sglang"
+    state = state_folder(site, "sglang", "sglang")
     state.mkdir(parents=True)
     (state / "manifest.json").write_text(json.dumps({"gates": {"allreduce-fusion": {}}}))
     (found,) = search()
