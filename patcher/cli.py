@@ -89,7 +89,7 @@ class Options:
         except NoEngine as error:
             from patcher.discovery import advise
 
-            raise advise(error, found, engines, _called()) from error
+            raise advise(error, found, engines, called()) from error
 
     def workplaces(self) -> list[Workplace]:
         """The installations to work on, opened. Raises NoEngine."""
@@ -141,7 +141,7 @@ class Options:
         return choose_target(self.sm)
 
 
-def _called() -> str:
+def called() -> str:
     """The command as it was called, without the options that name a place."""
     import shlex
 

@@ -91,6 +91,8 @@ def show_installation(document: Mapping[str, Any], target: Target) -> None:
     _say_wrapped(f"{named}, {installation['how']}, in {installation['root']}")
     if installation["repackaged"]:
         _say_wrapped(f"provided by the distribution {installation['distribution']}")
+    if installation["shadows"]:
+        _say_wrapped(f"it comes before the one in {', '.join(installation['shadows'])}, which is not used")
     related = installation["related"]
     beside = ", ".join(f"{name} {version}" for name, version in related.items() if version)
     _say_wrapped(f"beside it: {beside or 'none of ' + ', '.join(related)}")
@@ -183,6 +185,7 @@ def installation_data(
         "repackaged": installation.repackaged,
         "how": installation.how,
         "root": str(installation.root),
+        "shadows": [str(folder) for folder in installation.shadowed],
         "interpreter": str(interpreter) if interpreter else None,
         "state_folder": str(installation.state_folder),
         "related": dict(related),

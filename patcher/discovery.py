@@ -96,7 +96,9 @@ def advise(error: NoEngine, environment: Environment, engines: Sequence[Engine],
     search = Discovery(engines)
     found = [sighted for sighted in search.search() if sighted.usable]
     if not found:
-        return NoEngine(what, where=error.where, hint=f"none was found elsewhere either; {error.hint}")
+        return NoEngine(
+            what, where=error.where, hint="; ".join(filter(None, ["none was found elsewhere either", error.hint]))
+        )
     lines = [f"{len(found)} found elsewhere:" if len(found) > 1 else "found elsewhere:"]
     lines += [f"  {s.command(command)}    # {s.engine} {s.version}, {s.how}, {s.root}" for s in found]
     advised = NoEngine(what, where=error.where, hint="\n".join(lines))
@@ -126,17 +128,19 @@ def environment_sites(folder: Path, because: str) -> list[Site]:
     return sites
 
 
+_PREFIXES = (Path("/usr"), Path("/usr/local"))
+
+
 def system_sites() -> list[Site]:
     """The folders of system-wide interpreters (dist-packages and site-packages), and the user's own."""
     found = []
-    user = _home() / ".local"
-    for prefix, kind in ((Path("/usr"), "system python"), (Path("/usr/local"), "system python"), (user, "user site")):
+    places = [*((prefix, "system python") for prefix in _PREFIXES), (_home() / ".local", "user site")]
+    for prefix, kind in places:
         for folder in sorted({*prefix.glob("lib/python3*/dist-packages"), *prefix.glob("lib/python3*/site-packages")}):
-            version = folder.parent.name.removeprefix("python")
-            candidates = [prefix / "bin" / f"python{version}", Path("/usr/bin") / f"python{version}"]
-            candidates += [Path("/usr/local/bin") / f"python{version}", Path("/usr/bin/python3")]
-            interpreter = next((path for path in candidates if path.exists()), None)
-            found.append(Site(folder, kind, folder, interpreter, version.removesuffix("3") or "3", "system folders"))
+            version = folder.parent.name.removeprefix("python")  # Debian's lib/python3 is for all of them
+            binaries = [place / "bin" / f"python{version}" for place in (prefix, *_PREFIXES)]
+            interpreter = next((path for path in binaries if path.exists()), None)
+            found.append(Site(folder, kind, folder, interpreter, version, "system folders"))
     return found
 
 
@@ -447,13 +451,15 @@ class Discovery:
         self.found.append(sighted)
 
     def _judge_shadows(self, shadows: Sequence[Path]) -> None:
-        """Copies on PYTHONPATH come before site-packages: say so on both."""
+        """Copies on PYTHONPATH come before every interpreter's own packages: say so on both."""
         ahead = {_real(path) for path in shadows}
         for copy in [s for s in self.found if _real(s.root) in ahead and s.usable]:
-            for other in self.found:
-                if other.engine == copy.engine and other.site.kind == "running python" and other is not copy:
-                    copy.remarks.append(f"on PYTHONPATH: shadows the installation in {other.root}")
-                    other.remarks.append(f"shadowed by {copy.root}, which comes first (PYTHONPATH)")
+            others = [o for o in self.found if o.engine == copy.engine and o.site.kind != "folder" and o is not copy]
+            own = [other for other in others if other.site.kind == "running python"]
+            whose = f"the installation in {own[0].root}" if own else "what an interpreter has itself"
+            copy.remarks.append(f"on PYTHONPATH: shadows {whose}")
+            for other in others:
+                other.remarks.append(f"shadowed by {copy.root}, which comes first (PYTHONPATH)")
 
 
 def _how(site: Site, named: Sequence[tuple[str, str, bool]]) -> str:

@@ -83,6 +83,14 @@ class Installation:
     def state_folder(self) -> Path:
         return state_folder(self.root, self.engine.package, self.engine.name)
 
+    @property
+    def shadowed(self) -> list[Path]:
+        """Folders further down the search path that hold the package as well: Python never gets to them."""
+        folders = {folder.resolve(): folder for folder in self.environment.paths}
+        here = self.package_folder.resolve()
+        packages = [folder / self.engine.package for folder in folders.values()]
+        return [p.parent for p in packages if (p / "__init__.py").is_file() and p.resolve() != here]
+
     def recorded(self) -> Recorded:
         """What the distribution says of its files."""
         distribution = provider(self.engine, self.root, [self.root])
@@ -226,7 +234,7 @@ def places(environment: Environment, engines: Iterable[Engine]) -> list[tuple[En
     for engine in engines:
         for folder in environment.found.get(engine.package, ()):
             try:
-                whole = (folder / "__init__.py").is_file()
+                whole = (folder / "__init__.py").is_file() and all((folder / p).is_dir() for p in engine.essential)
             except OSError as error:
                 raise IOFailure(f"the package cannot be read: {error.strerror}", where=str(folder)) from error
             if whole:

@@ -279,7 +279,7 @@ class Store:
         Where nothing was ever recorded, nothing that was made for it stays behind.
         """
         try:
-            with self._opened_and_locked() as (state, lock, before):
+            with self._opened_and_locked() as (state, before):
                 try:
                     self._held = state
                     self._settle()
@@ -291,15 +291,14 @@ class Store:
                         self._leave_nothing(before)
                     self._held = None
                     self._unsynced.forget()
-                    lock.release()
         finally:
             while self._made:
                 with contextlib.suppress(OSError):  # it is in use
                     self._made.pop().rmdir()
 
     @contextlib.contextmanager
-    def _opened_and_locked(self) -> Iterator[tuple[disk.Folder, disk.Lock, set[str]]]:
-        """The state folder, its lock, and what was there before. Raises Busy."""
+    def _opened_and_locked(self) -> Iterator[tuple[disk.Folder, set[str]]]:
+        """The state folder, locked, and what was in it before. Raises Busy."""
         deadline = time.monotonic() + self.lock_seconds
         entered = False
         while True:
@@ -308,15 +307,18 @@ class Store:
                     assert state is not None
                     before = self._entries(state)
                     lock = disk.Lock(state, _LOCK)
-                    got = lock.acquire(max(0.0, deadline - time.monotonic()), _myself())
-                    if not got:
-                        raise Busy(
-                            f"another sm-patch is changing this installation: {lock.holder() or 'it has just ended'}",
-                            where=str(self.root),
-                            hint="wait for it to end, then try again",
-                        )
-                    entered = True
-                    yield state, lock, before
+                    try:
+                        if not lock.acquire(max(0.0, deadline - time.monotonic()), _myself()):
+                            holder = lock.holder() or "it has just ended"
+                            raise Busy(
+                                f"another sm-patch is changing this installation: {holder}",
+                                where=str(self.root),
+                                hint="wait for it to end, then try again",
+                            )
+                        entered = True
+                        yield state, before
+                    finally:
+                        lock.release()
                     return
             except IOFailure as error:
                 # Another sm-patch that had nothing to record has taken the folder away while this one came to it.

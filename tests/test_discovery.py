@@ -161,6 +161,21 @@ def test_dist_packages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.command("status") == f"sm-patch status --python {sys.executable}"
 
 
+@pytest.mark.parametrize(("folder", "python"), [("python3", "3"), ("python3.13", "3.13")])
+def test_the_folders_of_system_pythons(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, python: str
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(home))
+    usr = tmp_path / "usr"
+    monkeypatch.setattr(discovery, "_PREFIXES", (usr, usr / "local"))
+    (usr / "bin").mkdir(parents=True)
+    (usr / "bin" / f"python{python}").touch()
+    site = write(usr / "local/lib" / folder / "dist-packages", {"x.py": ""})
+    (found,) = discovery.system_sites()
+    assert (found.folder, found.python, found.interpreter) == (site, python, usr / "bin" / f"python{python}")
+
+
 def test_the_active_environment_and_conda(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     venv(tmp_path / "elsewhere", {**FILES, **metadata("sglang", "0.5.23")})
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "elsewhere"))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from patcher import console
-from patcher.cli import Options, command
+from patcher.cli import Options, called, command
+from patcher.errors import NoEngine
 
 if TYPE_CHECKING:
-    from patcher.where import Answer, Found, Meaning, Use
+    from patcher.environment import Environment
+    from patcher.gate import Engine
+    from patcher.where import Answer, Found, Meaning, UnknownSymbol, Use
 
 _USES_SHOWN = 12
 
@@ -25,27 +30,64 @@ def where(options: Options, symbol: str, everything: bool) -> int:
     import statement or an expression such as get_platform().is_sm100."""
     from patcher import history
     from patcher.environment import installation_at
-    from patcher.where import Finder
+    from patcher.where import Finder, UnknownSymbol
 
+    options.engine = options.engine or _engine_meant(symbol)
     environment, places = options.places()
-    documents = []
+    documents, unknown = [], []
     for engine, root in places:
         installation = installation_at(environment, engine, root)
         finder = Finder(engine, root, history.symbols(engine.name, installation.version))
-        answer = finder.where(symbol)
+        try:
+            answer = finder.where(symbol)
+        except UnknownSymbol as error:
+            unknown.append((engine, error))
+            continue
         documents.append({"engine": engine.name, "version": installation.version, **_data(answer)})
         if not options.json:
             console.say(f"{engine.name} {installation.version}, {installation.how}, in {root}")
             _show(answer, everything)
+    if not documents:
+        raise _nowhere(symbol, environment, unknown)
     if options.json:
         console.show_json("where", {"symbol": symbol, "installations": documents})
     return 0
 
 
+def _engine_meant(symbol: str) -> str | None:
+    """The engine whose package a dotted path begins with."""
+    from patcher import catalogue
+
+    head = re.match(r"\s*(?:from\s+|import\s+)?(\w+)(?=[.:\s])", symbol)
+    engines = catalogue.engines().values()
+    return next((engine.name for engine in engines if head and engine.package == head[1]), None)
+
+
+def _nowhere(
+    symbol: str, environment: Environment, unknown: Sequence[tuple[Engine, UnknownSymbol]]
+) -> UnknownSymbol | NoEngine:
+    """The error when no engine that is here has it: that of an absent engine that would, else what each has near it."""
+    from patcher import catalogue, history
+    from patcher.discovery import advise
+    from patcher.where import UnknownSymbol, read_question
+
+    here = [engine.name for engine, _ in unknown]
+    for engine in catalogue.engines().values():
+        name = read_question(symbol, engine.package).name
+        if engine.name not in here and name in history.symbols(engine.name):
+            what = f"{name} is of {engine.name}, and no {engine.name} is in {environment.label}, only {', '.join(here)}"
+            return advise(NoEngine(what, where=str(environment.interpreter or "")), environment, [engine], called())
+    if len(unknown) == 1:
+        return unknown[0][1]
+    hints = [f"{engine.name}: {error.hint}" for engine, error in unknown if error.hint]
+    where = ", ".join(dict.fromkeys(error.where for _, error in unknown))
+    return UnknownSymbol(f"no engine here defines {symbol}", where=where, hint="\n  ".join(hints))
+
+
 def _show(answer: Answer, everything: bool) -> None:
     out = sys.stdout.write
     for remark in answer.remarks:
-        out(f"{console.wrapped(f'note: {remark}', '  ', '')}\n")
+        out(f"note: {remark}\n")
     for found in answer.found:
         out(f"\n{found.name}\n")
         out(f"  defined  {found.path}:{found.line}  ({found.form})\n")
