@@ -94,7 +94,7 @@ def advise(error: NoEngine, environment: Environment, engines: Sequence[Engine],
             if wrong := looks_whole(place.parent, engine):
                 what += f"; {place} is a {wrong}"
     search = Discovery(engines)
-    found = [sighted for sighted in search.search() if sighted.usable]
+    found = sorted((s for s in search.search() if s.usable), key=lambda s: s.site.kind == "folder")
     if not found:
         return NoEngine(
             what, where=error.where, hint="; ".join(filter(None, ["none was found elsewhere either", error.hint]))

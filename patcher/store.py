@@ -84,7 +84,7 @@ class Store:
         self._held: disk.Folder | None = None
         self._unsynced = disk.Unsynced()
         self._made: list[Path] = []
-        """The folders that were made for the state, outermost first."""
+        """The folders that were made for the state, outermost first; they go again where nothing is recorded."""
         self._placed: dict[str, tuple[int, int]] | None = None
         """The very files that a change of this process has put in place; None when it was another process."""
 
@@ -293,8 +293,9 @@ class Store:
                     self._unsynced.forget()
         finally:
             while self._made:
-                with contextlib.suppress(OSError):  # it is in use
-                    self._made.pop().rmdir()
+                made = self._made.pop()
+                with contextlib.suppress(IOFailure), disk.Folder.at(made.parent) as above:  # it may be in use
+                    above.remove_empty(made.name)
 
     @contextlib.contextmanager
     def _opened_and_locked(self) -> Iterator[tuple[disk.Folder, set[str]]]:
@@ -334,6 +335,7 @@ class Store:
     def _leave_nothing(self, before: Collection[str]) -> None:
         """Take away what this process made in the state folder, unless something is on record."""
         if {_MANIFEST, _JOURNAL} & set(self._state.names()):
+            self._made.clear()
             return
         new = self._entries(self._state) - set(before)
         with self._open(_BLOBS) as blobs:
@@ -343,9 +345,6 @@ class Store:
         for name in new - {_BLOBS, _LOCK}:
             if "/" not in name:
                 self._state.remove(name)
-        if _BLOBS in new:
-            with contextlib.suppress(OSError):
-                (self.state / _BLOBS).rmdir()
         if _LOCK in new:
             self._state.remove(_LOCK)  # who waits for it sees that it is gone, and makes another
 

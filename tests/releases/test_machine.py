@@ -142,6 +142,9 @@ def test_the_wrong_python_gets_the_command_to_use(machine: Machine) -> None:
     assert wrong.stderr.startswith("error[no-engine]: no flashinfer or sglang or vllm in the running interpreter")
     command = f"sm-patch where is_sm120_supported --venv {machine.home}/envs/serve"
     assert f"  {command}    # sglang {RELEASE}, wheel, " in wrong.stderr
+    # Environments come before mere folders.
+    kinds = [line.split()[3] for line in wrong.stderr.splitlines() if line.startswith("  sm-patch where")]
+    assert kinds == sorted(kinds, reverse=True) and set(kinds) == {"--venv", "--root"}
     right = machine.run(*shlex.split(command)[1:], "--engine", "sglang")
     assert right.returncode == 0
     assert "defined  sglang/srt/utils/common.py:" in right.stdout
