@@ -212,3 +212,10 @@ def test_the_engine_that_would_have_it_is_looked_for_elsewhere(
     code, data = run_json("where", symbol, root=root, every_engine=True)
     assert code == 3 and data["error"]["id"] == "no-engine" and "sglang" in data["error"]["what"]
     assert f"sm-patch where {symbol}" in data["error"]["hint"] and f"--root {elsewhere}" in data["error"]["hint"]
+
+
+def test_what_the_source_does_not_tell_is_said(folder_of: Write) -> None:
+    code = "import os\n\n\ndef is_sm12x_supported():\n    return os.environ['X'] == get_device_sm()\n"
+    shown = run("where", "is_sm12x_supported", root=folder_of({**FILES, "sglang/srt/new.py": code})).stdout
+    assert "  admits   cannot be told from its source alone ('sm-patch probe'" in shown
+    assert "lets through SMs not known from source: " in " ".join(shown.split())

@@ -133,12 +133,13 @@ def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
         yield tick
 
 
-def _truth_sms(sighting: Sighting) -> str:
+def through(sighting: Sighting) -> str:
+    """The SMs that a gate lets through; ``120?``: that also depends on something else."""
     from patcher.arch import ALL_SMS
     from patcher.condition import Truth
 
     if not sighting.decides:
-        return {Truth.ALWAYS: "every SM", Truth.NEVER: "no SM"}.get(sighting.truths[0], "not known")
+        return {Truth.ALWAYS: "every SM", Truth.NEVER: "no SM"}.get(sighting.truths[0], "SMs not known from source")
     parts: list[tuple[SM, Truth]] = list(zip(ALL_SMS, sighting.truths, strict=True))
     always = [str(sm) for sm, truth in parts if truth is Truth.ALWAYS]
     depends = [f"{sm}?" for sm, truth in parts if truth is Truth.DEPENDS]
@@ -147,15 +148,15 @@ def _truth_sms(sighting: Sighting) -> str:
 
 def _show(sightings: Sequence[Sighting]) -> None:
     for sighting in sightings:
-        _show_one(sighting, f"lets through {_truth_sms(sighting)}")
+        _show_one(sighting, f"lets through {through(sighting)}")
 
 
-def _show_one(sighting: Sighting, through: str, change: str = "") -> None:
+def _show_one(sighting: Sighting, whom: str, change: str = "") -> None:
     """Where it is, so that it can be opened, then what it is."""
     within = f" in {sighting.within}" if sighting.within else ""
     print(console.wrapped(f"{change}{sighting.path}:{sighting.line}{within}", "  ", ""))
     recipe = f" [{sighting.recipe}]" if sighting.recipe else ""
-    print(console.wrapped(f"{sighting.kind.value}, {through}: {_short(sighting.condition)}{recipe}", "  "))
+    print(console.wrapped(f"{sighting.kind.value}, {whom}: {_short(sighting.condition)}{recipe}", "  "))
 
 
 def _short(text: str) -> str:
@@ -164,11 +165,11 @@ def _short(text: str) -> str:
 
 def _show_comparison(comparison: Comparison, before: str | None, after: str | None) -> None:
     for s in comparison.added:
-        _show_one(s, f"lets through {_truth_sms(s)}", "added: ")
+        _show_one(s, f"lets through {through(s)}", "added: ")
     for s in comparison.removed:
-        _show_one(s, f"let through {_truth_sms(s)}", "removed: ")
+        _show_one(s, f"let through {through(s)}", "removed: ")
     for old, s in comparison.changed:
-        _show_one(s, f"lets through {_truth_sms(old)} -> {_truth_sms(s)}", "changed: ")
+        _show_one(s, f"lets through {through(old)} -> {through(s)}", "changed: ")
     for old, s in comparison.moved:
         _show_one(s, f"from {old.path}", "moved: ")
     counts = {

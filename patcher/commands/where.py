@@ -12,6 +12,7 @@ import click
 
 from patcher import console
 from patcher.cli import Options, called, command
+from patcher.commands.scan import through
 from patcher.errors import NoEngine
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def _nowhere(
 
 
 def _show(answer: Answer, everything: bool) -> None:
+    from patcher.vocabulary import speaks
+
     out = sys.stdout.write
     for remark in answer.remarks:
         out(f"note: {remark}\n")
@@ -103,9 +106,11 @@ def _show(answer: Answer, everything: bool) -> None:
             _line("also", f"{len(found.also)} modules import it for their own use (--all)")
         if found.meaning is not None:
             _show_meaning(found.meaning)
+        elif found.form != "class" and speaks(found.name):
+            _line("admits", "cannot be told from its source alone ('sm-patch probe' really calls predicates)")
         for gate in found.gates:
-            admits = _sms(gate.truths)
-            _line("gate", f"{gate.path}:{gate.line} {gate.kind.value}: {gate.condition[:100]} [admits {admits}]")
+            whom = through(gate)
+            _line("gate", f"{gate.path}:{gate.line} {gate.kind.value}, lets through {whom}: {gate.condition[:100]}")
         _show_uses(found.uses, everything)
 
 
@@ -146,14 +151,6 @@ def _show_uses(uses: list[Use], everything: bool) -> None:
         out(f"           and {len(counts) - _USES_SHOWN} more (--all)\n")
 
 
-def _sms(truths: Any) -> str:
-    from patcher.arch import ALL_SMS
-    from patcher.condition import Truth
-
-    admitted = [str(sm) for sm, t in zip(ALL_SMS, truths, strict=True) if t in (Truth.ALWAYS, Truth.DEPENDS)]
-    return "every SM" if len(admitted) == len(ALL_SMS) else ", ".join(admitted) or "no SM"
-
-
 def _data(answer: Answer) -> dict[str, Any]:
     return {"remarks": answer.remarks, "found": [_found_data(found) for found in answer.found]}
 
@@ -180,7 +177,7 @@ def _found_data(found: Found) -> dict[str, Any]:
             "note": meaning.note or None,
         },
         "gates": [
-            {"path": g.path, "line": g.line, "kind": g.kind.value, "condition": g.condition, "admits": _sms(g.truths)}
+            {"path": g.path, "line": g.line, "kind": g.kind.value, "condition": g.condition, "admits": through(g)}
             for g in found.gates
         ],
         "uses": [
