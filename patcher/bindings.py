@@ -351,7 +351,8 @@ def is_cache(node: ast.AST) -> bool:
     if len(wrapper.body) != 3 or not isinstance(wrapper.body[0], ast.Assign):
         return False
     key = bound_names(wrapper.body[0])
-    orders = (f"tuple(sorted({kwargs}.items()))", f"frozenset({kwargs}.items())")
+    pairs = f"{kwargs}.items()"
+    orders = (f"tuple(sorted({pairs}))", f"tuple(sorted({pairs}, key=lambda x: x[0]))", f"frozenset({pairs})")
     keys = [f"({args}, {order})" for order in orders]
     if len(key) != 1 or ast.unparse(wrapper.body[0].value) not in keys:
         return False

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from types import ModuleType
 
-from patcher.errors import RecipeError, UnknownEngine, UnknownGate, UnknownPack
+from patcher.errors import BadAssumption, RecipeError, UnknownEngine, UnknownGate, UnknownPack
 from patcher.gate import Engine, Gate
 
 
@@ -142,6 +142,26 @@ def engine_named(name: str) -> Engine:
     if name not in known:
         raise UnknownEngine(f"'{name}' is not an engine that sm-patch knows", hint=f"one of {', '.join(known)}")
     return known[name]
+
+
+def require_asked_about(distributions: Iterable[str]) -> None:
+    """Raises BadAssumption, with the nearest name, for a distribution that no requirement of any gate asks about.
+
+    The ones that belong beside an engine may be named as well: ``doctor`` looks at them.
+    """
+    beside = {name for engine in engines().values() for name in engine.related}
+    if beside.issuperset(distributions):
+        return  # recipes take time to load
+    every = [gate for engine in engines() for gate in gates(engine).values()]
+    requirements = [requirement for gate in every for requirement in (*gate.requires, *gate.upstream_checks)]
+    asked = {name for requirement in requirements if (name := getattr(requirement, "distribution", ""))}
+    for name in distributions:
+        if name not in asked | beside:
+            near = get_close_matches(name, sorted(asked | beside), n=3, cutoff=0.6)
+            likely = [*(n for n in near if n in asked), *near][:1]
+            meant = f"did you mean {likely[0]}? " if likely else ""
+            hint = f"{meant}Asked about are {', '.join(sorted(asked | beside))}"
+            raise BadAssumption(f"no gate asks about a distribution '{name}'", hint=hint)
 
 
 def select(names: Sequence[str], among: dict[str, type[Gate]]) -> list[type[Gate]]:

@@ -89,7 +89,7 @@ class Options:
         except NoEngine as error:
             from patcher.discovery import advise
 
-            raise advise(error, found, engines, _called()) from error
+            raise advise(error, found, engines, called()) from error
 
     def workplaces(self) -> list[Workplace]:
         """The installations to work on, opened. Raises NoEngine."""
@@ -110,12 +110,15 @@ class Options:
             catalogue.pack_modules(name)
 
     def assumptions(self) -> dict[str, str]:
-        """``--assume``, read. Raises BadAssumption."""
+        """``--assume``, read. Raises BadAssumption, also for a distribution that nothing asks about."""
         if not self.assume:
             return {}
+        from patcher import catalogue
         from patcher.environment import parse_assumptions
 
-        return parse_assumptions(self.assume)
+        assumptions = parse_assumptions(self.assume)
+        catalogue.require_asked_about(assumptions)
+        return assumptions
 
     def holding(self, names: Sequence[str], *, in_force: bool = False) -> list[Workplace]:
         """The workplaces that know the named gates (all, when none is named). Raises UnknownGate.
@@ -138,7 +141,7 @@ class Options:
         return choose_target(self.sm)
 
 
-def _called() -> str:
+def called() -> str:
     """The command as it was called, without the options that name a place."""
     import shlex
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from patcher.errors import SmPatchError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from patcher.arch import SM
     from patcher.environment import Installation
     from patcher.gate import Finding
     from patcher.hardware import Target
@@ -53,26 +53,31 @@ def show_error(error: SmPatchError, as_json: bool) -> None:
             say(f"  {label}: {text}")
 
 
-def show_table(table: Table) -> None:
-    from rich.console import Console
-
-    Console(no_color=plain(), highlight=False, force_terminal=False if plain() else None).print(table)
-
-
-def table(*columns: str) -> Table:
-    """An empty table; long cells fold."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        made.add_column(column, overflow="fold")
-    return made
+def width() -> int:
+    """How many columns prose is wrapped to: the terminal's, within what can be read."""
+    return max(_NARROW, min(shutil.get_terminal_size((80, 24)).columns, _WIDE))
 
 
-def cell(text: str) -> str:
-    """A text as a table cell: rich's markup taken literally."""
-    return text.replace("[", "\\[")
+_NARROW, _WIDE = 30, 100
+
+
+def wrapped(text: str, indent: str = "", first: str | None = None) -> str:
+    """Text in lines of the terminal's width, at spaces only: names and paths stay whole."""
+    import textwrap
+
+    return textwrap.fill(
+        " ".join(text.split()),
+        width(),
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def paragraphs(text: str, indent: str = "") -> str:
+    """A docstring with its paragraphs wrapped."""
+    return "\n\n".join(wrapped(part, indent) for part in cleandoc(text).split("\n\n"))
 
 
 # -- status --------------------------------------------------------------------------------------------------
@@ -83,14 +88,20 @@ def show_installation(document: Mapping[str, Any], target: Target) -> None:
     installation = document["installation"]
     version = installation["version"] or "version not known"
     named = f"{installation['engine']} {version}{_unverified(installation)}"
-    say(f"{named}, {installation['how']}, in {installation['root']}")
+    _say_wrapped(f"{named}, {installation['how']}, in {installation['root']}")
     if installation["repackaged"]:
-        say(f"provided by the distribution {installation['distribution']}")
+        _say_wrapped(f"provided by the distribution {installation['distribution']}")
+    if installation["shadows"]:
+        _say_wrapped(f"it comes before the one in {', '.join(installation['shadows'])}, which is not used")
     related = installation["related"]
     beside = ", ".join(f"{name} {version}" for name, version in related.items() if version)
-    say(f"beside it: {beside or 'none of ' + ', '.join(related)}")
+    _say_wrapped(f"beside it: {beside or 'none of ' + ', '.join(related)}")
     gpus = "; ".join(f"{gpu.name} (SM{gpu.sm})" for gpu in target.gpus)
-    say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)}, {target.source}{': ' + gpus if gpus else ''}")
+    _say_wrapped(f"target: {', '.join(f'SM{sm}' for sm in target.sms)}, {target.source}{': ' + gpus if gpus else ''}")
+
+
+def _say_wrapped(text: str) -> None:
+    say(wrapped(text, "  ", ""))
 
 
 def _unverified(installation: Mapping[str, Any]) -> str:
@@ -174,6 +185,7 @@ def installation_data(
         "repackaged": installation.repackaged,
         "how": installation.how,
         "root": str(installation.root),
+        "shadows": [str(folder) for folder in installation.shadowed],
         "interpreter": str(interpreter) if interpreter else None,
         "state_folder": str(installation.state_folder),
         "related": dict(related),
@@ -188,8 +200,11 @@ def target_data(target: Target) -> dict[str, Any]:
 # -- apply, revert, diff ---------------------------------------------------------------------------------------
 
 
-def outcome_data(outcome: Outcome) -> dict[str, Any]:
+def outcome_data(outcome: Outcome, *, diff: bool = False) -> dict[str, Any]:
+    """An outcome as JSON-ready data; ``diff``: with what was (or would be) written as unified diffs."""
+    diffs = [{"path": change.path, "diff": unified_diff(change)} for change in outcome.written]
     return {
+        **({"diff": diffs} if diff else {}),
         "dry_run": outcome.dry_run,
         "changed": [change.path for change in outcome.written],
         "steps": [
@@ -314,18 +329,19 @@ def show_diffs(changes: Iterable[FileChange]) -> None:
 
 
 def show_explanation(
-    report: GateReport,
+    reports: Sequence[GateReport],
     code: Sequence[tuple[str, int, int, Sequence[str]]],
     now: Mapping[str, Any],
     then: Mapping[str, Any],
 ) -> None:
     """Everything about one gate: what, where, for whom, on what conditions, on what evidence, and what then."""
-    gate = report.gate
+    gate = reports[0].gate
     out = sys.stdout.write
-    out(f"{gate.id}: {gate.title}\n")
+    out(f"{wrapped(f'{gate.id}: {gate.title}', '  ', '')}\n")
     out(f"{gate.action.value}, {gate.level.value}, for SM {'/'.join(str(sm) for sm in sorted(gate.targets))}\n")
-    out(f"state for SM{report.sm}: {report.state.value}: {report.reason}\n\n")
-    out(f"{cleandoc(gate.__doc__ or '')}\n")
+    for sms, (state, reason) in _alike((report.sm, (report.state.value, report.reason)) for report in reports):
+        out(f"{wrapped(f'state for {sms}: {state}: {reason}', '  ', '')}\n")
+    out(f"\n{paragraphs(gate.__doc__ or '')}\n")
     out("\nThe code as installed\n")
     for path, first, marked, lines in code:
         out(f"  {path}:{marked}\n")
@@ -336,18 +352,36 @@ def show_explanation(
         after = then.get(world)
         out(f"  {world:12} {truth.value:8} -> {after.value if after else 'cannot be told'}\n")
     out("\nRequirements\n")
-    for finding in report.findings:
-        out(f"  {'met  ' if finding.met else 'UNMET'} {finding.requirement}: found {finding.found}\n")
-        out(f"        {finding.where + ': ' if finding.where else ''}{finding.because} ({finding.link})\n")
-    if not report.findings:
+    findings = list(_alike((report.sm, finding) for report in reports for finding in report.findings))
+    for sms, finding in findings:
+        for_whom = f" (for {sms})" if len(reports) > 1 and sms != _named(report.sm for report in reports) else ""
+        head = f"{finding.requirement}: found {finding.found}{for_whom}"
+        out(f"{wrapped(head, ' ' * 8, '  met   ' if finding.met else '  UNMET ')}\n")
+        link = f" ({finding.link})" if finding.link else ""
+        out(f"{wrapped(f'{finding.where}: ' * bool(finding.where) + finding.because + link, ' ' * 8)}\n")
+    if not findings:
         out("  none\n")
     out("\nEvidence\n")
     for item in gate.evidence:
-        out(f"  {item.link}\n    {item.says}\n")
+        out(f"  {item.link}\n{wrapped(item.says, '    ')}\n")
         if item.measured:
-            out(f"    measured: {item.measured}\n")
-    for label, text in (("Use it", gate.usage), ("Measure it", gate.measure), ("Risk", gate.risk)):
+            out(f"{wrapped(f'measured: {item.measured}', '    ')}\n")
+    labelled = (("Use it", gate.usage), ("Measure it", gate.measure), ("Risk", gate.risk))
+    for label, text in (*labelled, ("Not in the default set", gate.opt_in)):
         if text:
-            out(f"\n{label}\n  {text}\n")
-    if gate.opt_in:
-        out(f"\nNot in the default set\n  {gate.opt_in}\n")
+            out(f"\n{label}\n{wrapped(text, '  ')}\n")
+
+
+_T = TypeVar("_T")
+
+
+def _alike(told: Iterable[tuple[SM, _T]]) -> list[tuple[str, _T]]:
+    """Things told of several SMs, each once, with the SMs that it is told of."""
+    by_thing: dict[_T, list[SM]] = {}
+    for sm, thing in told:
+        by_thing.setdefault(thing, []).append(sm)
+    return [(_named(sms), thing) for thing, sms in by_thing.items()]
+
+
+def _named(sms: Iterable[SM]) -> str:
+    return f"SM{'/'.join(str(sm) for sm in dict.fromkeys(sms))}"

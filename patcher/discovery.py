@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from patcher.environment import Environment, state_folder, version_from_source
+from patcher.environment import Environment, canonical, provider, state_folder, version_from_source
 from patcher.errors import NoEngine
 from patcher.gate import Engine
 
@@ -94,9 +94,11 @@ def advise(error: NoEngine, environment: Environment, engines: Sequence[Engine],
             if wrong := looks_whole(place.parent, engine):
                 what += f"; {place} is a {wrong}"
     search = Discovery(engines)
-    found = [sighted for sighted in search.search() if sighted.usable]
+    found = sorted((s for s in search.search() if s.usable), key=lambda s: s.site.kind == "folder")
     if not found:
-        return NoEngine(what, where=error.where, hint=f"none was found elsewhere either; {error.hint}")
+        return NoEngine(
+            what, where=error.where, hint="; ".join(filter(None, ["none was found elsewhere either", error.hint]))
+        )
     lines = [f"{len(found)} found elsewhere:" if len(found) > 1 else "found elsewhere:"]
     lines += [f"  {s.command(command)}    # {s.engine} {s.version}, {s.how}, {s.root}" for s in found]
     advised = NoEngine(what, where=error.where, hint="\n".join(lines))
@@ -126,17 +128,19 @@ def environment_sites(folder: Path, because: str) -> list[Site]:
     return sites
 
 
+_PREFIXES = (Path("/usr"), Path("/usr/local"))
+
+
 def system_sites() -> list[Site]:
     """The folders of system-wide interpreters (dist-packages and site-packages), and the user's own."""
     found = []
-    user = _home() / ".local"
-    for prefix, kind in ((Path("/usr"), "system python"), (Path("/usr/local"), "system python"), (user, "user site")):
+    places = [*((prefix, "system python") for prefix in _PREFIXES), (_home() / ".local", "user site")]
+    for prefix, kind in places:
         for folder in sorted({*prefix.glob("lib/python3*/dist-packages"), *prefix.glob("lib/python3*/site-packages")}):
-            version = folder.parent.name.removeprefix("python")
-            candidates = [prefix / "bin" / f"python{version}", Path("/usr/bin") / f"python{version}"]
-            candidates += [Path("/usr/local/bin") / f"python{version}", Path("/usr/bin/python3")]
-            interpreter = next((path for path in candidates if path.exists()), None)
-            found.append(Site(folder, kind, folder, interpreter, version.removesuffix("3") or "3", "system folders"))
+            version = folder.parent.name.removeprefix("python")  # Debian's lib/python3 is for all of them
+            binaries = [place / "bin" / f"python{version}" for place in (prefix, *_PREFIXES)]
+            interpreter = next((path for path in binaries if path.exists()), None)
+            found.append(Site(folder, kind, folder, interpreter, version, "system folders"))
     return found
 
 
@@ -244,7 +248,7 @@ def distributions(site: Path, engine: Engine) -> list[tuple[str, str, bool]]:
     for folder in map(Path, folders):
         metadata = _text(folder / "METADATA") or _text(folder / "PKG-INFO")
         name = _header(metadata, "Name") or folder.name.partition("-")[0]
-        named = re.sub(r"[-_.]+", "-", name).lower() in engine.distributions
+        named = canonical(name) in engine.distributions
         top = _text(folder / "top_level.txt").split()
         lists = f"\n{engine.package}/__init__.py," in "\n" + _text(folder / "RECORD") or engine.package in top
         if named or lists:
@@ -387,7 +391,7 @@ class Discovery:
                 self._add(engine, target, how, named, site)
             if named and not here and not targets:
                 name, version, editable = named[0]
-                if name.lower() in engine.distributions:
+                if canonical(name) in engine.distributions:
                     sighted = Sighted(engine.name, site.folder, "metadata only", version, (name,), site, None)
                     why = "its editable source folder is gone" if editable else "its package is gone"
                     sighted.remarks.append(f"leftover: {name} {version} is recorded here, but {why}")
@@ -413,8 +417,10 @@ class Discovery:
             self._add(engine, folder, how, named, Site(folder, "folder", folder, because=because))
 
     def _add(self, engine: Engine, root: Path, how: str, named: Sequence[tuple[str, str, bool]], site: Site) -> None:
-        key = (engine.name, _real(root))
-        again = next((s for s in self.found if s.engine == engine.name and _real(s.root) == key[1]), None)
+        key = (engine.name, _real(root / engine.package))  # one package may be reached through several folders
+        again = next(
+            (s for s in self.found if s.engine == engine.name and _real(s.root / engine.package) == key[1]), None
+        )
         if key in self._roots and again is not None:
             if site.kind != "folder" and again.site.kind == "folder":  # an environment says more than a bare folder
                 self.found.remove(again)
@@ -424,7 +430,8 @@ class Discovery:
                 return
         self._roots.add(key)
         wrong = looks_whole(root, engine)
-        version = named[0][1] if named else version_from_source(engine, root)
+        provided = provider(engine, root, [site.folder])
+        version = provided.version if provided is not None else version_from_source(engine, root)
         option = None if wrong else _option(site, root)
         sighted = Sighted(engine.name, root, how, version, tuple(n for n, _, _ in named), site, option)
         if wrong:
@@ -436,7 +443,7 @@ class Discovery:
             sighted.remarks.append(
                 f"two distributions provide {engine.package}: {versions}; the last one installed won"
             )
-        elif whole and whole[0].lower() not in engine.distributions:
+        elif whole and canonical(whole[0]) not in engine.distributions:
             sighted.remarks.append(f"provided by the distribution {whole[0]}")
         sighted.patched = _patched(root, engine)
         if "editable" not in how and site.kind != "folder" and any(editable for _, _, editable in named):
@@ -444,13 +451,15 @@ class Discovery:
         self.found.append(sighted)
 
     def _judge_shadows(self, shadows: Sequence[Path]) -> None:
-        """Copies on PYTHONPATH come before site-packages: say so on both."""
+        """Copies on PYTHONPATH come before every interpreter's own packages: say so on both."""
         ahead = {_real(path) for path in shadows}
         for copy in [s for s in self.found if _real(s.root) in ahead and s.usable]:
-            for other in self.found:
-                if other.engine == copy.engine and other.site.kind == "running python" and other is not copy:
-                    copy.remarks.append(f"on PYTHONPATH: shadows the installation in {other.root}")
-                    other.remarks.append(f"shadowed by {copy.root}, which comes first (PYTHONPATH)")
+            others = [o for o in self.found if o.engine == copy.engine and o.site.kind != "folder" and o is not copy]
+            own = [other for other in others if other.site.kind == "running python"]
+            whose = f"the installation in {own[0].root}" if own else "what an interpreter has itself"
+            copy.remarks.append(f"on PYTHONPATH: shadows {whose}")
+            for other in others:
+                other.remarks.append(f"shadowed by {copy.root}, which comes first (PYTHONPATH)")
 
 
 def _how(site: Site, named: Sequence[tuple[str, str, bool]]) -> str:
@@ -472,7 +481,7 @@ def _option(site: Site, root: Path) -> tuple[str, str]:
 def _patched(root: Path, engine: Engine) -> tuple[str, ...]:
     """The gates recorded as changed in that installation."""
     try:
-        manifest = json.loads(_text(state_folder(root) / engine.name / "manifest.json") or "{}")
+        manifest = json.loads(_text(state_folder(root, engine.package, engine.name) / "manifest.json") or "{}")
     except ValueError:
         return ()
     return tuple(sorted(manifest.get("gates", {})))

@@ -72,6 +72,9 @@ class System:
     def unlink(self, folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
 
+    def rmdir(self, folder: int, name: str) -> None:
+        os.rmdir(name, dir_fd=folder)
+
 
 system = System()
 
@@ -273,6 +276,11 @@ class Folder:
             except FileNotFoundError:
                 return False
             return True
+
+    def remove_empty(self, name: str) -> None:
+        """Remove a folder in it; one that holds something is an IOFailure, and stays."""
+        with reported(self.path / name, "removing the folder"):
+            system.rmdir(self.handle, name)
 
     def sync(self) -> None:
         """fsync, so that renames and removals in this folder are on the disk."""

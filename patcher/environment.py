@@ -18,7 +18,7 @@ from pathlib import Path
 
 from patcher.errors import BadAssumption, IOFailure, NoEngine, NoInterpreter
 from patcher.gate import Engine
-from patcher.source import SourceTree
+from patcher.source import SourceTree, digest
 
 # Runs in the other interpreter: its search path, and where it would find the packages, without importing them.
 _ASK = """
@@ -81,17 +81,25 @@ class Installation:
 
     @property
     def state_folder(self) -> Path:
-        return state_folder(self.root) / self.engine.name
+        return state_folder(self.root, self.engine.package, self.engine.name)
+
+    @property
+    def shadowed(self) -> list[Path]:
+        """Folders further down the search path that hold the package as well: Python never gets to them."""
+        folders = {folder.resolve(): folder for folder in self.environment.paths}
+        here = self.package_folder.resolve()
+        packages = [folder / self.engine.package for folder in folders.values()]
+        return [p.parent for p in packages if (p / "__init__.py").is_file() and p.resolve() != here]
 
     def recorded(self) -> Recorded:
         """What the distribution says of its files."""
-        distribution = _distribution(self.engine, [self.root])
+        distribution = provider(self.engine, self.root, [self.root])
         return Recorded(distribution.read_text("RECORD") or "" if distribution is not None else "")
 
     @property
     def repackaged(self) -> bool:
         """Whether a distribution of another name than the engine's provides it."""
-        return self.distribution is not None and self.distribution.lower() not in self.engine.distributions
+        return self.distribution is not None and canonical(self.distribution) not in self.engine.distributions
 
     @property
     def verified(self) -> bool:
@@ -113,20 +121,40 @@ class Installation:
         return released and SpecifierSet(self.engine.verified).contains(version)
 
 
-def state_folder(root: Path) -> Path:
-    """Where sm-patch keeps its state for packages below ``root``.
+def state_folder(root: Path, package: str, engine: str) -> Path:
+    """Where sm-patch keeps its state for an engine's package below ``root``.
 
-    In the environment's prefix when ``root`` is its site-packages (``<prefix>/share/sm-patch/…``), so that the
+    In the environment's prefix when the package lies in its site-packages (``<prefix>/share/sm-patch/…``), so that the
     state travels with the environment; beside the root otherwise (``<parent>/.sm-patch/<name>``). It depends on
-    the root only, not on how the root was named.
+    where the package really lies, not on how it was reached: one package has one state.
     """
-    root = root.resolve()
-    if root.name in ("site-packages", "dist-packages"):
+    real = (root / package).resolve()
+    holder, name = _state_holder(real.parent)
+    return holder / name / (engine if real.name == package else f"{engine}@{real.name}")
+
+
+def _state_holder(root: Path) -> tuple[Path, str]:
+    """The folder of the states of what lies in one prefix or folder, and the name of ``root``'s own in it."""
+    if root.name in _SITES:
         for above in root.parents:
             if above.name.lower() in ("lib", "lib64"):
                 prefix = above.parent
-                return prefix / "share" / "sm-patch" / "--".join(root.relative_to(prefix).parts)
-    return root.parent / ".sm-patch" / root.name
+                return prefix / "share" / "sm-patch", "--".join(root.relative_to(prefix).parts)
+    return root.parent / ".sm-patch", root.name
+
+
+def strays(root: Path, package: str, engine: str) -> list[tuple[Path, Path]]:
+    """States in the same place whose packages are gone from where they were (moved?): each with that folder."""
+    holder, own = _state_holder((root / package).resolve().parent)
+    beside = holder.name == ".sm-patch"
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in sorted(os.scandir(holder), key=lambda entry: entry.name):
+            was = holder.parent / entry.name if beside else holder.parent.parent.joinpath(*entry.name.split("--"))
+            state = Path(entry.path, engine)
+            if entry.name != own and (state / "manifest.json").is_file() and not (was / package).is_dir():
+                found.append((state, was))
+    return found
 
 
 def current(packages: Iterable[str]) -> Environment:
@@ -206,7 +234,7 @@ def places(environment: Environment, engines: Iterable[Engine]) -> list[tuple[En
     for engine in engines:
         for folder in environment.found.get(engine.package, ()):
             try:
-                whole = (folder / "__init__.py").is_file()
+                whole = (folder / "__init__.py").is_file() and all((folder / p).is_dir() for p in engine.essential)
             except OSError as error:
                 raise IOFailure(f"the package cannot be read: {error.strerror}", where=str(folder)) from error
             if whole:
@@ -224,24 +252,82 @@ def installations(environment: Environment, engines: Iterable[Engine]) -> list[I
 
 def installation_at(environment: Environment, engine: Engine, root: Path) -> Installation:
     """The installation of an engine whose package lies below ``root``."""
-    distribution = _distribution(engine, [root]) or _distribution(engine, environment.paths)
+    distribution = provider(engine, root, environment.paths)
     if distribution is None:
         version = version_from_source(engine, root)
         return Installation(engine, root, version, None, "source tree", environment)
-    editable = '"editable": true' in (distribution.read_text("direct_url.json") or "").replace('":true', '": true')
-    how = "editable" if editable or not _lists(distribution, engine.package) else "wheel"
+    how = "wheel"
+    if editable_source(distribution) is not None:
+        how = "editable"
+    elif distribution.read_text("RECORD") is None:
+        how = "system package" if root.resolve().name in _SITES else "editable"  # a checkout's own metadata
     return Installation(engine, root, distribution.version, distribution.metadata["Name"], how, environment)
 
 
-def _distribution(engine: Engine, paths: Sequence[Path]):  # type: ignore[no-untyped-def]
-    """The distribution that provides the engine's package: by its usual name, else by what it lists."""
+_SITES = ("site-packages", "dist-packages")
+
+
+def provider(engine: Engine, root: Path, paths: Iterable[Path]):  # type: ignore[no-untyped-def]
+    """The distribution that this very package below ``root`` is of, among those in ``root`` and on ``paths``; or None.
+
+    Metadata of the right name that lies elsewhere on the search path, or that another copy was installed with, says
+    nothing about this one.
+    """
+    folders = list(dict.fromkeys((root, *paths)))
     for name in engine.distributions:
-        for distribution in _distributions(paths, name=name):
-            return distribution
-    for distribution in _distributions(paths):
-        if _lists(distribution, engine.package):
+        for distribution in _distributions(folders, name=name):
+            if _provides(distribution, engine, root):
+                return distribution
+    for distribution in _distributions(folders):
+        if _provides(distribution, engine, root):
             return distribution
     return None
+
+
+def _provides(distribution, engine: Engine, root: Path) -> bool:  # type: ignore[no-untyped-def]
+    source = editable_source(distribution)
+    if source is not None:
+        real = root.resolve()
+        return source == real or source in real.parents
+    if Path(distribution.locate_file("")).resolve() != root.resolve():
+        return False
+    if distribution.read_text("RECORD") is None:  # system packages and checkouts have metadata without one
+        listed = engine.package in (distribution.read_text("top_level.txt") or "").split()
+        return listed or canonical(distribution.metadata["Name"]) in engine.distributions
+    return _lists(distribution, engine.package) and _as_recorded(distribution, engine, root)
+
+
+def _as_recorded(distribution, engine: Engine, root: Path) -> bool:  # type: ignore[no-untyped-def]
+    """Whether the files that say the version are those of the distribution, as far as it says so."""
+    recorded = Recorded(distribution.read_text("RECORD") or "")
+    for name in engine.version_files:
+        wanted = recorded.digest(f"{engine.package}/{name}")
+        try:
+            data = (root / engine.package / name).read_bytes()
+        except OSError:
+            continue
+        if wanted is not None and digest(data) != wanted:
+            return False
+    return True
+
+
+def canonical(name: str) -> str:
+    """A distribution's name as it is compared."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def editable_source(distribution) -> Path | None:  # type: ignore[no-untyped-def]
+    """The project's folder that an editable installation uses; None for any other installation."""
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        facts = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if not facts["dir_info"]["editable"]:
+            return None
+        return Path(url2pathname(urlsplit(facts["url"]).path)).resolve()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def _distributions(paths: Sequence[Path], **named: str):  # type: ignore[no-untyped-def]

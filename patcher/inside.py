@@ -17,6 +17,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import linecache
 import os
 import shutil
 import subprocess
@@ -42,13 +43,30 @@ _PROTOCOLS = frozenset(
 
 
 class _Base:
-    """What a class gets that derives from a stand-in."""
+    """What a class gets that derives from a stand-in; more than that is asked of it at import by what it would be."""
+
+    __struct_fields__ = ()  # msgspec's structs
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__.update(kwargs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(name)
+
+    @classmethod
+    def model_rebuild(cls, *args: Any, **kwargs: Any) -> None:
+        """What pydantic's models are told at import."""
+
+
+def _decorates() -> bool:
+    """Whether the call under way is written as a decorator."""
+    frame = sys._getframe(2)
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("@")
 
 
 class StandIn:
@@ -65,9 +83,8 @@ class StandIn:
         return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        pickles = self.__dict__["_name"].endswith("dumps")
-        if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)) and not pickles:
-            return args[0]  # used as a decorator
+        if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)) and _decorates():
+            return args[0]
         return StandIn(f"{self.__dict__['_name']}()")
 
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
@@ -110,6 +127,16 @@ class StandIn:
     __floordiv__ = __mod__ = __neg__ = __and__ = _same
     __len__ = __int__ = __index__ = _zero
     __lt__ = __le__ = __gt__ = __ge__ = _true
+
+
+def _let_be_dumped() -> None:
+    """Let what is written out at import (a default in a hash of settings) hold stand-ins."""
+    written = json.JSONEncoder.default
+
+    def default(self: json.JSONEncoder, o: Any) -> Any:
+        return repr(o) if isinstance(o, StandIn) else written(self, o)
+
+    json.JSONEncoder.default = default  # type: ignore[method-assign]
 
 
 # Parts that torch has only where another vendor's package put them.
@@ -186,6 +213,16 @@ class _Properties:
         self.multi_processor_count = 100
 
 
+class _Library:
+    """A library of custom operators, whose name is asked before one is registered."""
+
+    def __init__(self, namespace: str, kind: str = "", *more: Any) -> None:
+        self.m = types.SimpleNamespace(name=namespace)
+
+    def __getattr__(self, name: str) -> Any:
+        return StandIn(f"Library.{name}")
+
+
 def simulate(torch: Any, capability: Sequence[int], cuda: str) -> None:
     """Make torch report one CUDA GPU of this capability."""
     major, minor = capability
@@ -204,6 +241,7 @@ def simulate(torch: Any, capability: Sequence[int], cuda: str) -> None:
     torch.version.hip = None
     if isinstance(torch, StandInModule):
         torch.version.musa = None
+        importlib.import_module("torch.library").Library = _Library  # type: ignore[attr-defined]
     for other in ("xpu", "mps"):
         getattr(torch, other).is_available = lambda: False
     for function in [o for o in gc.get_objects() if isinstance(o, functools._lru_cache_wrapper)]:
@@ -368,6 +406,9 @@ def run(request: dict[str, Any], tell: Callable[..., None]) -> None:
             StandInFinder(request["package"], always, True),
             StandInFinder(request["package"], (), False, absent),
         ]
+        _let_be_dumped()
+        if importlib.util.find_spec("regex") is None:
+            sys.modules["regex"] = importlib.import_module("re")  # patterns are compiled and joined at import
     torch = None
     tell("starting", what="import torch")
     try:

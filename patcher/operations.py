@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 
 from patcher import catalogue
 from patcher.arch import SM
 from patcher.checkout import local_changes
 from patcher.condition import Truth
-from patcher.environment import Installation, Recorded, Surroundings
+from patcher.environment import Installation, Recorded, Surroundings, strays
 from patcher.errors import IOFailure, LocalEdits, Refused, SmPatchError, Unrecognised
 from patcher.gate import Direction, Gate, Level, State
 from patcher.plan import FileChange, GateReport, GateStep, Inspector, Plan, default_gates
@@ -195,17 +196,45 @@ class Workplace:
         """A report that does not take local edits, or sm-patch's own without their record, for upstream's."""
         if report.state not in (State.OPEN, State.CLOSED) or report.sm not in report.gate.targets:
             return report
-        mark = re.compile(re.escape(_MARK + report.gate.id.encode()) + rb"[ \t]*(?:[\r\n]|$)")
+        marked = self._marked(report.gate)
+        if marked is not None:
+            return replace(report, state=State.MODIFIED, reason=self._without_record(marked), direction=None)
         for path in self.paths(report.gate):
             source = self.tree.get(path)
-            if source is None:
-                continue
-            if mark.search(source.data):
-                reason = f"{path} holds an edit of sm-patch, but {self.installation.state_folder} has no record of it"
-                return replace(report, state=State.MODIFIED, reason=f"{reason} (copied without it?)", direction=None)
-            if report.state is State.OPEN and (self.distributed.digest(path) or source.digest) != source.digest:
+            changed = source is not None and (self.distributed.digest(path) or source.digest) != source.digest
+            if report.state is State.OPEN and changed:
                 return replace(report, reason=f"let in by {path}, which is not as the distribution has it")
         return report
+
+    def _marked(self, gate: type[Gate]) -> str | None:
+        """The first file that holds an edit of the gate's recipe."""
+        mark = re.compile(re.escape(_MARK + gate.id.encode()) + rb"[ \t]*(?:[\r\n]|$)")
+        sources = ((path, self.tree.get(path)) for path in self.paths(gate))
+        return next((path for path, source in sources if source is not None and mark.search(source.data)), None)
+
+    @property
+    def unrecorded(self) -> dict[str, str]:
+        """Edits of sm-patch that there is no record of: for each gate what is to be said of it."""
+        gates = [gate for name, gate in self.gates.items() if name not in self.manifest.gates]
+        return {gate.id: self._without_record(path) for gate in gates if (path := self._marked(gate)) is not None}
+
+    def _without_record(self, path: str) -> str:
+        state = self.installation.state_folder
+        return f"{path} holds an edit of sm-patch, but {state} has no record of it {self._whereabouts}"
+
+    @cached_property
+    def strays(self) -> list[tuple[Path, Path]]:
+        """Records in the same place of packages that are no longer where they were: each with that folder."""
+        engine = self.installation.engine
+        return strays(self.installation.root, engine.package, engine.name)
+
+    @property
+    def _whereabouts(self) -> str:
+        """Where a record that is missing may be."""
+        if len(self.strays) == 1:
+            ((state, was),) = self.strays
+            return f"(moved here from {was}? its record is still {state}: move that there)"
+        return "(copied or moved here without it?)"
 
     def reports(self, sm: SM) -> list[GateReport]:
         return [self.report(gate, sm) for gate in self.gates.values()]
@@ -229,7 +258,8 @@ class Workplace:
         root, state = self.installation.root, self.installation.state_folder
         versions = [f"{self.installation.engine.package}/{name}" for name in self.installation.engine.version_files]
         paths = [str(root / path) for path in (*self.tree.seen, *versions)]
-        return [*paths, *self.facts.depends(), str(state), str(state / "manifest.json"), str(state / "journal.json")]
+        own = (state.parent.parent, state, state / "manifest.json", state / "journal.json")
+        return [*paths, *self.facts.depends(), *map(str, own)]
 
     # -- apply and revert --------------------------------------------------------------------------------------
 
@@ -531,7 +561,7 @@ class Workplace:
             return self._cleaned(self.store, remove=False)
         with self.store.locked():
             cleaning = Workplace(self.installation, self.assumptions)._cleaned(self.store, remove=True)
-        return replace(cleaning, notes=self.store.notes)
+        return replace(cleaning, notes=[*self.store.notes, *cleaning.notes])
 
     def _cleaned(self, store: Store, *, remove: bool) -> Cleaning:
         gone = (FileState.RESTORED, FileState.REPLACED, FileState.MISSING)
@@ -543,7 +573,25 @@ class Workplace:
         if remove and self.manifest.differs(manifest):
             store.commit({}, manifest)
         unneeded = store.sweep(manifest, remove=remove)
-        return Cleaning(self.installation, lost, unneeded, store.sweep_package(remove=remove))
+        notes = self._departed(unneeded)
+        return Cleaning(self.installation, lost, unneeded, store.sweep_package(remove=remove), notes)
+
+    def _departed(self, unneeded: Collection[str]) -> list[str]:
+        """What is to be known about backups of files that may have been moved away."""
+        elsewhere = [
+            path
+            for path, record in self.manifest.files.items()
+            if record.original in unneeded and self.file_states[path] in (FileState.REPLACED, FileState.MISSING)
+        ]
+        notes = []
+        if elsewhere:
+            files = ", ".join(elsewhere)
+            notes.append(
+                f"if the package as sm-patch wrote it was moved elsewhere, {files} cannot be reverted there now"
+            )
+        for state, was in self.strays:
+            notes.append(f"{state} keeps the originals of a package that is no longer in {was} (moved?): left as it is")
+        return [*notes, *self.unrecorded.values()]
 
     # -- diff and explain --------------------------------------------------------------------------------------
 

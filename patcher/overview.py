@@ -5,16 +5,14 @@ Works on the JSON-ready dicts of ``console.report_data``, so that a remembered d
 
 from __future__ import annotations
 
-import shutil
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from patcher.console import plain, say
+from patcher.console import plain, say, wrapped
 
 Gate = Mapping[str, Any]
 
@@ -29,7 +27,7 @@ _COLOURS = {
     "lost": "red",
     "unrecognised": "red",
 }
-_WIDTH = (60, 100)
+_BLANK = "\ufffc"
 _REASON = " " * 6
 
 
@@ -75,13 +73,13 @@ def _entries(gates: Sequence[Gate], several: bool) -> list[list[str]]:
 
 
 def _lines(gate: Gate, sms: str) -> list[str]:
-    low, high = _WIDTH
-    width = max(low, min(shutil.get_terminal_size((80, 24)).columns, high))
     found, expected = gate["sites"]["found"], gate["sites"]["expected"]
     sites = f"{found}/{expected} {'site' if expected == 1 else 'sites'}"
     facts = ", ".join(part for part in (gate["level"], sites if expected else "", gate["opt_in"] and "opt-in") if part)
-    head = f"  {gate['gate']}{sms}: {_styled(gate['state'], fg=_COLOURS.get(gate['state']))} ({facts})"
-    return [head, *textwrap.wrap(gate["reason"], width, initial_indent=_REASON, subsequent_indent=_REASON)]
+    state = gate["state"]
+    blank = _BLANK * len(state)  # colours have no width
+    head = wrapped(f"{gate['gate']}{sms}: {blank} ({facts})", "    ", "  ")
+    return [head.replace(blank, _styled(state, fg=_COLOURS.get(state))), wrapped(gate["reason"], _REASON)]
 
 
 def _styled(text: str, **style: Any) -> str:
@@ -93,7 +91,7 @@ def show_next(document: Mapping[str, Any]) -> None:
     gates = document["gates"]
     pending = list(document["pending"])
     if pending:
-        say(_filled(f"next: 'sm-patch apply' would change {', '.join(pending)}"))
+        say(wrapped(f"next: 'sm-patch apply' would change {', '.join(pending)}", "  ", ""))
     unfounded = document.get("unfounded", ())
     if unfounded:
         say(f"next: 'sm-patch revert --gate {','.join(unfounded)}': what it needs is gone")
@@ -102,17 +100,13 @@ def show_next(document: Mapping[str, Any]) -> None:
         say(f"next: 'sm-patch apply --gate {','.join(too_open)}' closes what is too open")
     optional = _ids(g for g in gates if g["state"] == "closed" and g["would"] and g["gate"] not in pending)
     if optional:
-        say(_filled(f"only when named ('sm-patch apply --gate NAME'): {', '.join(optional)}"))
+        say(wrapped(f"only when named ('sm-patch apply --gate NAME'): {', '.join(optional)}", "  ", ""))
     unmet = _ids(g for g in gates if g["state"] == "refused" and concerns(g))
     if unmet:
-        say(_filled(f"'sm-patch explain NAME' says what these need: {', '.join(unmet)}"))
+        say(wrapped(f"'sm-patch explain NAME' says what these need: {', '.join(unmet)}", "  ", ""))
     if not pending and not too_open and not unfounded:
         say("next: nothing to do; 'sm-patch explain NAME' tells all about a gate")
 
 
 def _ids(gates: Iterable[Gate]) -> list[str]:
     return list(dict.fromkeys(gate["gate"] for gate in gates))
-
-
-def _filled(text: str) -> str:
-    return textwrap.fill(text, 80, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)

@@ -25,7 +25,8 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -82,6 +83,8 @@ class Store:
         """What settling an interrupted change did, for people."""
         self._held: disk.Folder | None = None
         self._unsynced = disk.Unsynced()
+        self._made: list[Path] = []
+        """The folders that were made for the state, outermost first; they go again where nothing is recorded."""
         self._placed: dict[str, tuple[int, int]] | None = None
         """The very files that a change of this process has put in place; None when it was another process."""
 
@@ -183,6 +186,7 @@ class Store:
             for name in (*parts[own:], *inner):
                 inside = self._child(folder, name)
                 if inside is None and make:
+                    self._made.append(folder.path / name)
                     folder.make(name)
                     self._unsynced.add(folder.handle)
                     inside = self._child(folder, name)
@@ -200,6 +204,7 @@ class Store:
         missing = [p for p in (path, *path.parents) if not p.exists()]
         for folder in reversed(missing):
             with disk.Folder.at(folder.parent) as above:
+                self._made.append(folder)
                 above.make(folder.name)
                 self._unsynced.add(above.handle)
 
@@ -269,26 +274,79 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the installation's lock; first settle what an interrupted change left. Raises Busy."""
-        with self._open(make=True) as state:
-            assert state is not None
-            lock = disk.Lock(state, _LOCK)
+        """Hold the installation's lock; first settle what an interrupted change left. Raises Busy.
+
+        Where nothing was ever recorded, nothing that was made for it stays behind.
+        """
+        try:
+            with self._opened_and_locked() as (state, before):
+                try:
+                    self._held = state
+                    self._settle()
+                    if ".sm-patch" in self.state.parts and state.status(".gitignore") is None:
+                        self._put(".gitignore", b"*\n")  # it lies beside the package, maybe in a checkout
+                    yield
+                finally:
+                    with contextlib.suppress(SmPatchError):
+                        self._leave_nothing(before)
+                    self._held = None
+                    self._unsynced.forget()
+        finally:
+            while self._made:
+                made = self._made.pop()
+                with contextlib.suppress(IOFailure), disk.Folder.at(made.parent) as above:  # it may be in use
+                    above.remove_empty(made.name)
+
+    @contextlib.contextmanager
+    def _opened_and_locked(self) -> Iterator[tuple[disk.Folder, set[str]]]:
+        """The state folder, locked, and what was in it before. Raises Busy."""
+        deadline = time.monotonic() + self.lock_seconds
+        entered = False
+        while True:
             try:
-                if not lock.acquire(self.lock_seconds, _myself()):
-                    raise Busy(
-                        f"another sm-patch is changing this installation: {lock.holder() or 'it has just ended'}",
-                        where=str(self.root),
-                        hint="wait for it to end, then try again",
-                    )
-                self._held = state
-                self._settle()
-                if ".sm-patch" in self.state.parts and state.status(".gitignore") is None:
-                    self._put(".gitignore", b"*\n")  # it lies beside the package, maybe in a checkout
-                yield
-            finally:
-                self._held = None
-                self._unsynced.forget()
-                lock.release()
+                with self._open(make=True) as state:
+                    assert state is not None
+                    before = self._entries(state)
+                    lock = disk.Lock(state, _LOCK)
+                    try:
+                        if not lock.acquire(max(0.0, deadline - time.monotonic()), _myself()):
+                            holder = lock.holder() or "it has just ended"
+                            raise Busy(
+                                f"another sm-patch is changing this installation: {holder}",
+                                where=str(self.root),
+                                hint="wait for it to end, then try again",
+                            )
+                        entered = True
+                        yield state, before
+                    finally:
+                        lock.release()
+                    return
+            except IOFailure as error:
+                # Another sm-patch that had nothing to record has taken the folder away while this one came to it.
+                gone = isinstance(error.__cause__, FileNotFoundError)
+                if entered or not gone or time.monotonic() >= deadline:
+                    raise
+
+    def _entries(self, state: disk.Folder) -> set[str]:
+        with self._open(_BLOBS) as blobs:
+            inside = blobs.names() if blobs else []
+        return {*state.names(), *(f"{_BLOBS}/{name}" for name in inside)}
+
+    def _leave_nothing(self, before: Collection[str]) -> None:
+        """Take away what this process made in the state folder, unless something is on record."""
+        if {_MANIFEST, _JOURNAL} & set(self._state.names()):
+            self._made.clear()
+            return
+        new = self._entries(self._state) - set(before)
+        with self._open(_BLOBS) as blobs:
+            for name in new:
+                if blobs and name.startswith(f"{_BLOBS}/"):
+                    blobs.remove(name.partition("/")[2])
+        for name in new - {_BLOBS, _LOCK}:
+            if "/" not in name:
+                self._state.remove(name)
+        if _LOCK in new:
+            self._state.remove(_LOCK)  # who waits for it sees that it is gone, and makes another
 
     @property
     def _state(self) -> disk.Folder:

@@ -31,6 +31,8 @@ class Verification:
     proofs: Mapping[str, str] = field(default_factory=dict)
     unneeded: Mapping[str, int] = field(default_factory=dict)
     unfinished: Sequence[str] = ()
+    unrecorded: Mapping[str, str] = field(default_factory=dict)
+    """Gates with edits of sm-patch that there is no record of (moved or copied without it): what is to be said."""
     interrupted: bool = False
     damage: SmPatchError | None = None
 
@@ -41,7 +43,7 @@ class Verification:
             return self.damage.exit_code
         if self.interrupted or "damaged" in self.backups.values():
             return 5
-        if "modified" in self.files.values():
+        if "modified" in self.files.values() or self.unrecorded:
             return 4
         drifted = {*self.files.values(), *self.proofs.values()} - {"ok"}
         return 1 if drifted else 0
@@ -62,6 +64,7 @@ def verify(workplace: Workplace) -> Verification:
         _proofs(workplace, backups),
         {sha: size for sha, size in store.blobs().items() if sha not in manifest.originals},
         unfinished,
+        workplace.unrecorded,
         interrupted,
     )
 

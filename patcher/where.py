@@ -107,6 +107,10 @@ class Found:
     uses: list[Use] = field(default_factory=list)
     leads_to: str = ""
     """For an entry of a name map: the name that it stands for."""
+    expression: bool = False
+    """Whether ``name`` is an expression: of a name map, or as asked for."""
+    lines: Sequence[int] = ()
+    """The lines of a function or class in which gates are looked for."""
 
 
 @dataclass
@@ -193,6 +197,13 @@ class Finder:
 
     def where(self, text: str) -> Answer:
         """Raises UsageError, and UnknownSymbol with the nearest names and the releases that have it."""
+        answer = self.definitions(text)
+        for one in answer.found:
+            self._add_uses(one)
+        return answer
+
+    def definitions(self, text: str) -> Answer:
+        """As ``where``, without what is inside the definitions and who uses them."""
         question = read_question(text, self.engine.package)
         if question.attribute:
             return self._expression(text, question)
@@ -327,20 +338,20 @@ class Finder:
     def _describe(self, module: Module, name: str, node: ast.stmt, form: str) -> Found:
         source = module.source
         found = Found(name, module.name, source.name, node.lineno, form, _shown(source, node))
-        last = name.rpartition(".")[2]
         if "." not in name:
             found.meaning = self._meaning(name, node, module)
             found.imports, found.also = self._imports(module, name)
-            found.uses = list(self._uses(last, {module.name, *found.also, *_modules(found.imports)}))
-        else:
-            found.uses = []
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and (
-            found.meaning is None or not found.meaning.admits
-        ):
-            found.gates = [
-                s for s in self._sightings(source.name) if node.lineno <= s.line <= (node.end_lineno or node.lineno)
-            ]
+        if isinstance(node, Definition) and (found.meaning is None or not found.meaning.admits):
+            found.lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         return found
+
+    def _add_uses(self, found: Found) -> None:
+        if found.expression:
+            found.uses = list(self._map_uses(found.name))
+        elif found.imports and found.form != "module":
+            found.uses = list(self._uses(found.name, {found.module, *found.also, *_modules(found.imports)}))
+        if found.lines:
+            found.gates = [sighting for sighting in self._sightings(found.path) if sighting.line in found.lines]
 
     # -- meaning ------------------------------------------------------------------------------------------
 
@@ -492,7 +503,7 @@ class Finder:
                 entry.meaning = self.meaning(expression, module)
                 entry.leads_to = mapped
                 entry.imports = [f"from {module.name} import {head}; {expression}"]
-                entry.uses = list(self._map_uses(expression))
+                entry.expression = True
                 found.append(entry)
         return found
 
@@ -527,7 +538,7 @@ class Finder:
                 entry = Found(wanted, module.name, module.source.name, node.lineno, form, _shown(module.source, node))
                 entry.meaning = meaning
                 entry.imports = [f"{s}; {wanted}" for s in self._imports(module, name)[0] if ";" not in s]
-                entry.uses = list(self._map_uses(wanted))
+                entry.expression = True
                 found.append(entry)
         if not found:
             last = wanted.rpartition(".")[2]

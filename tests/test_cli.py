@@ -397,6 +397,10 @@ def test_an_unreadable_file_is_an_io_error(root: Path, monkeypatch: pytest.Monke
         (["status", "--engine", "tgi"], 2, "sglang"),
         (["status", "--assume", "flash infer"], 2, "NAME==VERSION"),
         (["apply", "--assume", "flashinfer-python>=1"], 2, "pin"),
+        (["apply", "--assume", "flashinfer==0.7.2"], 2, "did you mean flashinfer-python?"),
+        (["status", "--assume", "flashinferpython==0.7.2"], 2, "did you mean flashinfer-python?"),
+        (["explain", "allreduce-fusion", "--assume", "torhc==2.9"], 2, "did you mean torch?"),
+        (["doctor", "--assume", "numpy==2"], 2, "flashinfer-python, sgl-deep-gemm"),
         (["status", "--format", "yaml"], 2, "yaml"),
         (["frobnicate"], 2, "frobnicate"),
     ],
@@ -492,6 +496,30 @@ def test_explain_shows_code_truth_requirements_evidence_and_use(root: Path) -> N
         assert part in result.stdout
     _, data = run_json("explain", GATE, root=root)
     assert data["truth"]["SM121"] == {"before": "never", "after": "depends"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sms"), [((), ["120", "121"]), (("--sm", "121"), ["121"]), (("--sm", "90,120"), ["90", "120"])]
+)
+def test_explain_shows_every_target_that_matters(root: Path, words: tuple[str, ...], sms: list[str]) -> None:
+    _, data = run_json("explain", GATE, *words, root=root)
+    assert list(data["by_sm"]) == sms and data["sm"] == sms[0]
+    shown = run("explain", GATE, *words, root=root).stdout
+    states = {data["by_sm"][sm]["state"] for sm in sms}
+    assert shown.count("state for SM") == len(states)
+    for sm in sms:
+        assert any(sm in line and data["by_sm"][sm]["state"] in line for line in shown.splitlines() if "state" in line)
+
+
+def test_a_diff_is_in_the_json_when_asked_for(root: Path) -> None:
+    _, plain = run_json("apply", "--dry-run", root=root)
+    assert "diff" not in plain["outcomes"][0]
+    code, planned = run_json("apply", "--dry-run", "--diff", root=root)
+    (outcome,) = planned["outcomes"]
+    assert code == 1 and [part["path"] for part in outcome["diff"]] == outcome["changed"] != []
+    assert any("+    if get_platform().is_sm120:" in part["diff"] for part in outcome["diff"])
+    code, done = run_json("apply", "--diff", root=root)
+    assert code == 0 and done["outcomes"][0]["diff"] == outcome["diff"]
 
 
 def test_json_has_no_prose_and_output_no_colour(root: Path) -> None:

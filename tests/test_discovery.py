@@ -77,14 +77,15 @@ def test_an_editable_checkout_by_finder(home: Path) -> None:
     checkout = write(home / "src" / "python", {**FILES, "pyproject.toml": ""})
     info = metadata("sglang", "0.5.23")
     info["sglang-0.5.23.dist-info/RECORD"] = "__editable___sglang_finder.py,,\n"
-    info["sglang-0.5.23.dist-info/direct_url.json"] = json.dumps({"url": "file:///x", "dir_info": {"editable": True}})
+    url = {"url": checkout.as_uri(), "dir_info": {"editable": True}}
+    info["sglang-0.5.23.dist-info/direct_url.json"] = json.dumps(url)
     finder = f"MAPPING: dict[str, str] = {{'sglang': {str(checkout / 'sglang')!r}}}\nraise SystemExit('was run')\n"
     venv(
         home / "env",
         {**info, "__editable___sglang_finder.py": finder, "__editable__.pth": "import __editable___sglang_finder"},
     )
     (found,) = search()
-    assert (found.how, found.root) == ("editable (PEP 660 finder)", checkout)
+    assert (found.how, found.root, found.version) == ("editable (PEP 660 finder)", checkout, "0.5.23")
     assert found.command("status") == f"sm-patch status --venv {home}/env"
 
 
@@ -160,6 +161,21 @@ def test_dist_packages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.command("status") == f"sm-patch status --python {sys.executable}"
 
 
+@pytest.mark.parametrize(("folder", "python"), [("python3", "3"), ("python3.13", "3.13")])
+def test_the_folders_of_system_pythons(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, python: str
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(home))
+    usr = tmp_path / "usr"
+    monkeypatch.setattr(discovery, "_PREFIXES", (usr, usr / "local"))
+    (usr / "bin").mkdir(parents=True)
+    (usr / "bin" / f"python{python}").touch()
+    site = write(usr / "local/lib" / folder / "dist-packages", {"x.py": ""})
+    (found,) = discovery.system_sites()
+    assert (found.folder, found.python, found.interpreter) == (site, python, usr / "bin" / f"python{python}")
+
+
 def test_the_active_environment_and_conda(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     venv(tmp_path / "elsewhere", {**FILES, **metadata("sglang", "0.5.23")})
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "elsewhere"))
@@ -211,7 +227,7 @@ def test_data_folders_are_not_walked_and_time_is_bounded(home: Path) -> None:
 
 def test_the_patched_gates_are_told(home: Path) -> None:
     site = venv(home / "env", {**FILES, **metadata("sglang", "0.5.23")})
-    state = state_folder(site) / "sglang"
+    state = state_folder(site, "sglang", "sglang")
     state.mkdir(parents=True)
     (state / "manifest.json").write_text(json.dumps({"gates": {"allreduce-fusion": {}}}))
     (found,) = search()

@@ -323,6 +323,8 @@ def f(): return True
         ("L = [90]\nL.index(90)\n", "90 in L", True),
         (_CACHE % "fn(*args, **kwargs)", "f()", True),
         (_CACHE % "not fn(*args, **kwargs)", "f()", UNKNOWN),
+        ((_CACHE % "fn(*args, **kwargs)").replace("items()", "items(), key=lambda x: x[0]"), "f()", True),
+        ((_CACHE % "fn(*args, **kwargs)").replace("items()", "items(), key=lambda x: x[1]"), "f()", UNKNOWN),
     ],
 )
 def test_what_python_does_is_what_is_told(code: str, expression: str, wanted: object) -> None:

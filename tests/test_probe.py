@@ -84,6 +84,46 @@ def test_simulated_gpus_without_torch_and_with_missing_packages(folder_of: Write
     assert admits["sglang.srt.utils.common: is_sm121()"] == ["121"]
 
 
+# What engines do with missing packages while they are imported: hashes of settings, classes of a field each, custom
+# operators, joined patterns, models with buffers.
+AT_IMPORT = """\
+import hashlib
+import json
+import nowhere_to_be_found as nw
+import regex
+import torch.library
+from nowhere_to_be_found import Model, registered
+
+assert hashlib.sha256(json.dumps({"default": nw.value}).encode()).hexdigest()
+
+@registered
+class Own(Model):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("beta", 1)
+
+Own.model_rebuild()
+assert isinstance(Own, type) and Own() is not None and list(Own.__struct_fields__) == []
+assert [field for field in nw.structs.fields(Own)] == []
+assert regex.compile("|".join(map(regex.escape, "{}"))).match("{")
+library = torch.library.Library("engine", "FRAGMENT")
+assert getattr(torch.ops, library.m.name) is not None and library.define("op() -> ()") is not None
+try:
+    json.dumps({"set": {1}})
+except TypeError:
+    pass
+else:
+    raise AssertionError("what is no stand-in is written as ever")
+"""
+
+
+def test_what_engines_do_at_import_works_on_stand_ins(folder_of: Write) -> None:
+    root = folder_of({**FILES, "sglang/srt/utils/common.py": AT_IMPORT + FILES["sglang/srt/utils/common.py"]})
+    report = asked(root, ALL)
+    assert (report.crash, report.failed_imports) == ("", {})
+    assert report.rows and all(row.agrees for row in report.rows)
+
+
 def test_no_gpu(folder_of: Write) -> None:
     report = asked(folder_of({**FILES, **torch(available=False)}))
     assert report.gpus == [] and all(row.agrees for row in report.rows) and report.rows[0].sm is None

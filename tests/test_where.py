@@ -13,7 +13,7 @@ from patcher.catalogue import engine_named
 from patcher.errors import UsageError
 from patcher.where import Finder, Question, UnknownSymbol, read_question
 from tests.engines import COMMON, FILES
-from tests.installation import run
+from tests.installation import metadata, run, run_json
 
 Write = Callable[[Mapping[str, str]], Path]
 
@@ -165,3 +165,57 @@ def test_the_command_shows_and_tells_as_data(root: Path) -> None:
     data = json.loads(run("where", "get_platform().is_sm100", "--format", "json", root=root).stdout)
     entry = data["installations"][0]["found"][0]
     assert entry["stands_for"] == "is_sm100_supported" and entry["meaning"]["admits"] == ["100", "101", "103"]
+
+
+FLASHINFER = {
+    "flashinfer/__init__.py": "",
+    "flashinfer/utils.py": "def is_sm12x_supported(device):\n    return True\n",
+    **metadata("flashinfer-python", "0.7.2"),
+}
+
+
+@pytest.mark.parametrize(
+    ("symbol", "engine"),
+    [
+        ("is_sm120_supported", "sglang"),
+        ("sglang.srt.utils.utils.is_sm120_supported", "sglang"),
+        ("from sglang.srt.utils import is_sm120_supported", "sglang"),
+        ("get_platform().is_sm100", "sglang"),
+        ("is_sm12x_supported", "flashinfer"),
+        ("flashinfer.utils.is_sm12x_supported", "flashinfer"),
+    ],
+)
+def test_of_several_engines_the_one_that_has_it_answers(folder_of: Write, symbol: str, engine: str) -> None:
+    code, data = run_json("where", symbol, root=folder_of({**FILES, **FLASHINFER}), every_engine=True)
+    assert code == 0 and [found["engine"] for found in data["installations"]] == [engine]
+
+
+def test_what_no_engine_has_is_told_for_each(folder_of: Write) -> None:
+    result = run("where", "is_sm12_supported", root=folder_of({**FILES, **FLASHINFER}), every_engine=True)
+    assert result.exit_code == 3
+    assert "no engine here defines is_sm12_supported" in result.stderr
+    assert "flashinfer: nearest names here: is_sm12x_supported" in result.stderr
+    assert "sglang: nearest names here: is_sm120_supported" in result.stderr
+
+
+@pytest.mark.parametrize("symbol", ["is_sm120_supported", "sglang.srt.utils.is_sm120_supported"])
+def test_the_engine_that_would_have_it_is_looked_for_elsewhere(
+    folder_of: Write, symbol: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "home" / "copy"
+    for path, text in {**FILES, **metadata("sglang", "0.5.23")}.items():
+        (elsewhere / path).parent.mkdir(parents=True, exist_ok=True)
+        (elsewhere / path).write_text(text)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "home")
+    root = folder_of(FLASHINFER)
+    code, data = run_json("where", symbol, root=root, every_engine=True)
+    assert code == 3 and data["error"]["id"] == "no-engine" and "sglang" in data["error"]["what"]
+    assert f"sm-patch where {symbol}" in data["error"]["hint"] and f"--root {elsewhere}" in data["error"]["hint"]
+
+
+def test_what_the_source_does_not_tell_is_said(folder_of: Write) -> None:
+    code = "import os\n\n\ndef is_sm12x_supported():\n    return os.environ['X'] == get_device_sm()\n"
+    shown = run("where", "is_sm12x_supported", root=folder_of({**FILES, "sglang/srt/new.py": code})).stdout
+    assert "  admits   cannot be told from its source alone ('sm-patch probe'" in shown
+    assert "lets through SMs not known from source: " in " ".join(shown.split())

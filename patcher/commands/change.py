@@ -57,7 +57,7 @@ def apply(
     stale = _stale_modules(outcomes, clear_jit and not dry_run)
     if options.json:
         data = [
-            {**console.outcome_data(o), **_where(o), "stale_jit_modules": modules}
+            {**console.outcome_data(o, diff=show_diff), **_where(o), "stale_jit_modules": modules}
             for o, modules in zip(outcomes, stale, strict=True)
         ]
         console.show_json("apply", {"target": console.target_data(target), "outcomes": data})

@@ -12,7 +12,7 @@ from patcher import console
 from patcher.cli import Options, command, formats
 
 if TYPE_CHECKING:
-    from patcher.doctor import Diagnosis
+    from patcher.doctor import Check, Diagnosis
     from patcher.hardware import Target
 
 
@@ -48,13 +48,21 @@ def _show(diagnosis: Diagnosis, target: Target) -> None:
     installation = diagnosis.installation
     console.say(f"{installation.engine.name} {installation.version}, {installation.how}, in {installation.root}")
     console.say(f"target: {', '.join(f'SM{sm}' for sm in target.sms)}, {target.source}")
-    table = console.table("", "What", "Found", "So")
     for check in diagnosis.checks:
-        so = check.hint or (f"decides {', '.join(check.gates)}" if check.gates else "")
-        table.add_row(check.verdict.value, console.cell(check.subject), console.cell(check.found), console.cell(so))
-    console.show_table(table)
+        first = f"{check.verdict.value:8} "
+        print(console.wrapped(f"{check.subject}: {check.found}", _INDENT, first))
+        if so := _so(check):
+            print(console.wrapped(so, _INDENT))
     count = len(diagnosis.problems)
     console.say("no problem found" if not count else f"{count} problem{'s' if count > 1 else ''} found")
+
+
+_INDENT = " " * 9
+
+
+def _so(check: Check) -> str:
+    """What follows from it."""
+    return check.hint or (f"decides {', '.join(check.gates)}" if check.gates else "")
 
 
 def markdown(diagnosis: Diagnosis, target: Target, paths: bool) -> str:
@@ -77,8 +85,7 @@ def markdown(diagnosis: Diagnosis, target: Target, paths: bool) -> str:
         "|---|---|---|---|",
     ]
     for check in diagnosis.checks:
-        so = check.hint or (f"decides {', '.join(check.gates)}" if check.gates else "")
-        cells = (check.verdict.value, f"`{check.subject}`", check.found, so)
+        cells = (check.verdict.value, f"`{check.subject}`", check.found, _so(check))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     text = "\n".join(lines) + "\n"
     return text if paths else without_private_paths(text, installation)

@@ -50,9 +50,9 @@ def _show(sighted: Sighted) -> None:
     if site.interpreter is not None:
         out(f"  python   {site.interpreter}{f' ({site.python})' if site.python else ''}, {site.kind}\n")
     if sighted.usable:
-        out(f"  patched  {', '.join(sighted.patched) or 'no'}\n")
+        out(f"{console.wrapped(', '.join(sighted.patched) or 'no', ' ' * 11, '  patched  ')}\n")
     for remark in sighted.remarks:
-        out(f"  note     {remark}\n")
+        out(f"{console.wrapped(remark, ' ' * 11, '  note     ')}\n")
     out(f"  use      {sighted.command('status') or 'nothing to work on here'}\n\n")
 
 

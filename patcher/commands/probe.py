@@ -122,14 +122,16 @@ def _show(report: Report) -> None:
 def _show_rows(report: Report) -> None:
     if not report.rows:
         return
-    table = console.table("Predicate", "SM", "Engine says", "Source says", "")
     for row in report.rows:
         real = _cause(row.error) if row.error else repr(row.real)
-        verdict = {True: "agrees", False: "DIFFERS", None: "not known"}[row.agrees]
-        table.add_row(
-            console.cell(row.predicate), str(row.sm or "-"), console.cell(real), console.cell(repr(row.static)), verdict
+        verdict = {True: "agrees", False: "DIFFERS", None: "unknown"}[row.agrees]
+        on = f" on SM{row.sm}" if row.sm else ""
+        both = (
+            f"the engine and its source say {real}"
+            if row.agrees
+            else f"the engine says {real}, its source {row.static!r}"
         )
-    console.show_table(table)
+        print(console.wrapped(f"{row.predicate}{on}: {both}", " " * 8, f"{verdict:8}"))
     known = [row for row in report.rows if row.agrees is not None]
     console.say(f"{sum(bool(row.agrees) for row in known)} of {len(known)} agree")
 

@@ -133,12 +133,13 @@ def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
         yield tick
 
 
-def _truth_sms(sighting: Sighting) -> str:
+def through(sighting: Sighting) -> str:
+    """The SMs that a gate lets through; ``120?``: that also depends on something else."""
     from patcher.arch import ALL_SMS
     from patcher.condition import Truth
 
     if not sighting.decides:
-        return {Truth.ALWAYS: "every SM", Truth.NEVER: "no SM"}.get(sighting.truths[0], "not known")
+        return {Truth.ALWAYS: "every SM", Truth.NEVER: "no SM"}.get(sighting.truths[0], "SMs not known from source")
     parts: list[tuple[SM, Truth]] = list(zip(ALL_SMS, sighting.truths, strict=True))
     always = [str(sm) for sm, truth in parts if truth is Truth.ALWAYS]
     depends = [f"{sm}?" for sm, truth in parts if truth is Truth.DEPENDS]
@@ -146,12 +147,16 @@ def _truth_sms(sighting: Sighting) -> str:
 
 
 def _show(sightings: Sequence[Sighting]) -> None:
-    table = console.table("Where", "In", "Kind", "Lets through", "Condition", "Recipe")
-    for s in sightings:
-        row = [f"{s.path}:{s.line}", s.within, s.kind.value, _truth_sms(s), _short(s.condition), s.recipe]
-        table.add_row(*(console.cell(text) for text in row))
-    if sightings:
-        console.show_table(table)
+    for sighting in sightings:
+        _show_one(sighting, f"lets through {through(sighting)}")
+
+
+def _show_one(sighting: Sighting, whom: str, change: str = "") -> None:
+    """Where it is, so that it can be opened, then what it is."""
+    within = f" in {sighting.within}" if sighting.within else ""
+    print(console.wrapped(f"{change}{sighting.path}:{sighting.line}{within}", "  ", ""))
+    recipe = f" [{sighting.recipe}]" if sighting.recipe else ""
+    print(console.wrapped(f"{sighting.kind.value}, {whom}: {_short(sighting.condition)}{recipe}", "  "))
 
 
 def _short(text: str) -> str:
@@ -159,21 +164,14 @@ def _short(text: str) -> str:
 
 
 def _show_comparison(comparison: Comparison, before: str | None, after: str | None) -> None:
-    table = console.table("Change", "Where", "In", "Lets through", "Condition")
-
-    def row(change: str, s: Sighting, through: str) -> None:
-        table.add_row(
-            change, *(console.cell(t) for t in (f"{s.path}:{s.line}", s.within, through, _short(s.condition)))
-        )
-
     for s in comparison.added:
-        row("added", s, _truth_sms(s))
+        _show_one(s, f"lets through {through(s)}", "added: ")
     for s in comparison.removed:
-        row("removed", s, _truth_sms(s))
+        _show_one(s, f"let through {through(s)}", "removed: ")
     for old, s in comparison.changed:
-        row("changed", s, f"{_truth_sms(old)} -> {_truth_sms(s)}")
+        _show_one(s, f"lets through {through(old)} -> {through(s)}", "changed: ")
     for old, s in comparison.moved:
-        row("moved", s, f"from {old.path}")
+        _show_one(s, f"from {old.path}", "moved: ")
     counts = {
         "added": len(comparison.added),
         "removed": len(comparison.removed),
@@ -181,8 +179,6 @@ def _show_comparison(comparison: Comparison, before: str | None, after: str | No
         "moved": len(comparison.moved),
     }
     console.say(f"{before} -> {after}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
-    if any(counts.values()):
-        console.show_table(table)
 
 
 def sighting_data(sighting: Sighting) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def _data(verification: Verification) -> dict[str, Any]:
         "proofs": dict(verification.proofs),
         "unneeded_backups": dict(verification.unneeded),
         "unfinished_files": list(verification.unfinished),
+        "unrecorded": dict(verification.unrecorded),
         "interrupted": verification.interrupted,
         "damage": damage.as_dict() if damage else None,
     }
@@ -51,6 +52,8 @@ def _show(verification: Verification) -> None:
         print(f"{state:9} {path}{f' (backup {backup})' if backup else ''}")
     for gate, state in verification.proofs.items():
         print(f"{'proven' if state == 'ok' else 'unproven':9} {gate}{'' if state == 'ok' else f': {state}'}")
+    for gate, why in verification.unrecorded.items():
+        print(console.wrapped(f"{gate}: {why}", " " * 10, "unknown   "))
     if verification.interrupted:
         console.say("a change was interrupted; the next apply, revert or gc settles it first")
     if verification.unneeded or verification.unfinished:

@@ -65,6 +65,9 @@ class Steps(disk.System):
     def rename(self, folder: int, old: str, new: str) -> None:
         self._next(super().rename, "rename", folder, old, new)
 
+    def rmdir(self, folder: int, name: str) -> None:
+        self._next(super().rmdir, "rmdir", folder, name)
+
     def unlink(self, folder: int, name: str) -> None:
         self._next(super().unlink, "unlink", folder, name)
 

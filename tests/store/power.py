@@ -119,6 +119,9 @@ class Disk(Steps):
     def _unlink(self, at: Folder, result: object, folder: int, name: str) -> None:
         at.happen({name: None})
 
+    def _rmdir(self, at: Folder, result: object, folder: int, name: str) -> None:
+        at.happen({name: None})
+
 
 def selections(number: int) -> Iterator[tuple[int, ...]]:
     """Which of a folder's pending entries happened: any of few; of many, prefixes, and all but or only up to two."""
