@@ -1,51 +1,50 @@
 """Where the sites of a gate went: for a release that is shaped differently from those the recipes know.
 
 Places are ranked by what they mean: the same GPUs get through, the same names stand in the condition, in what it
-guards and around it. Nothing is patched: what comes out is a list to look at, and the recipe line to try.
+guards and around it, and the old place still leads there. Nothing is patched: what comes out is a list to look at,
+and the recipe line to try.
 """
 
 from __future__ import annotations
 
 import ast
-import math
-import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import SequenceMatcher
-from functools import cache
-from pathlib import Path, PurePosixPath
+from functools import reduce
 
+from patcher import catalogue
 from patcher.condition import Truth
-from patcher.errors import SmPatchError
 from patcher.gate import Gate
+from patcher.haystack import Haystack
+from patcher.keyed import KeyedSite
+from patcher.likeness import Likeness, words_of
 from patcher.plan import Inspector
 from patcher.predicate import ALL_WORLDS
-from patcher.sites import ConditionSite, Place, Site, View, mentioned, view_of
-from patcher.traces import Kind, Spot, Trace, judged, telling, trace_at, traces
+from patcher.sites import ConditionSite, Place, Site, View, mentioned
+from patcher.traces import (
+    Spot,
+    Trace,
+    bound,
+    called,
+    decides_without,
+    judged,
+    kind_at,
+    merged,
+    names_in,
+    node_at,
+    read_at,
+    telling,
+    truths,
+    words,
+)
 
-_FILES = 24
-"""How many files are read closely, and how many of their spots are judged by what they mean."""
 _SPOTS = 48
+"""How many spots are judged by what they mean."""
 _SHOWN = 5
-_LIKELY, _MARGIN, _POSSIBLE = 0.6, 0.08, 0.4
+_LIKELY, _MARGIN, _POSSIBLE = 0.65, 0.08, 0.4
 
-_SETTLED = 0.5
-"""What is left of the score of a spot that stood beside the one looked for."""
-
-_WEIGHTS = {
-    "truths": 5.0,
-    "names": 3.0,
-    "effects": 2.5,
-    "leaf": 1.5,
-    "context": 1.5,
-    "path": 1.0,
-    "around": 1.0,
-    "outer": 0.5,
-    "declared": 2.5,
-    "text": 2.0,
-    "order": 0.5,
-    "shape": 0.5,
-}
+_DOUBT = 0.5
+"""What is left of the score of a spot that is known to be something else."""
 
 
 @dataclass(frozen=True)
@@ -85,238 +84,248 @@ class Lost:
         return "possible" if first >= _POSSIBLE else "weak"
 
 
-class Haystack:
-    """All the Python files of a package, as bytes, and how common a name is in them."""
-
-    def __init__(self, inspector: Inspector) -> None:
-        self.inspector = inspector
-        tree = inspector.predicates.tree
-        self.files = dict(_files(str(tree.root), inspector.engine.package))
-        self._read: dict[tuple[str, Kind], tuple[View, list[tuple[Spot, Trace]]] | None] = {}
-        self._counts: dict[str, int] = {}
-
-    def weight(self, name: str) -> float:
-        """How much a name tells: much when few files hold it."""
-        if name not in self._counts:
-            needle = name.encode()
-            self._counts[name] = sum(1 for data in self.files.values() if needle in data)
-        count = self._counts[name]
-        return math.log((len(self.files) + 1) / (count + 1)) + 0.1
-
-    def spots(self, path: str, kind: Kind) -> tuple[View, list[tuple[Spot, Trace]]] | None:
-        """The file's spots of one kind with their traces; None where it does not parse."""
-        if (path, kind) not in self._read:
-            view = _view(self.inspector, path)
-            self._read[path, kind] = (view, traces(path, view.source, kind)) if view else None
-        return self._read[path, kind]
-
-    def likely_files(self, wanted: Trace) -> list[str]:
-        """The files that hold most of what a trace names, rare names first."""
-        context = sorted(wanted.context, key=self.weight, reverse=True)[:30]
-        names = {*wanted.names, *wanted.effects, wanted.within.rpartition(".")[2], *context} - {""}
-        weights = {name.encode(): self.weight(name) for name in names}
-        scores = {path: sum(w for name, w in weights.items() if name in data) for path, data in self.files.items()}
-        ranked = sorted((path for path, score in scores.items() if score), key=lambda p: -scores[p])
-        same = [wanted.path] if wanted.path in self.files else []
-        return list(dict.fromkeys((*same, *ranked[:_FILES])))
-
-
-def _files(root: str, package: str) -> Iterator[tuple[str, bytes]]:
-    for folder, names, files in os.walk(os.path.join(root, package)):  # noqa: PTH118 - thousands of files
-        names[:] = sorted(name for name in names if name != "__pycache__")
-        for name in sorted(files):
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)  # noqa: PTH118
-                try:
-                    with Path(path).open("rb") as file:
-                        yield os.path.relpath(path, root).replace(os.sep, "/"), file.read()
-                except OSError:
-                    continue  # what cannot be read cannot be patched either
-
-
 # -- ranking -----------------------------------------------------------------------------------------------------
 
 
-def trace_of(site: Site, inspector: Inspector) -> Trace | None:
-    """What is known of a site's place in a release that has it, or None."""
-    place = inspector.find(site).place
-    view = view_of(inspector.engine, site.path, inspector.predicates)
-    if place is None or view is None:
+Spots = set[tuple[str, int]]
+"""Places by path and line."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is looked for: a trace in the old release.
+
+    ``read``: the same trace with the conditions that read its value. ``asks``: whether it asks for the GPU itself,
+    and not for the value of another spot. ``settled``: the code of the spots beside it; what still has that code is
+    most likely still that. ``subject``: the words that the recipe calls its gate by. ``own`` and ``foreign``: by which
+    words the gate is told from others that stood at the same place, and they from it.
+    """
+
+    trace: Trace
+    read: Trace
+    asks: bool
+    settled: frozenset[str]
+    subject: frozenset[str]
+    own: frozenset[str]
+    foreign: frozenset[str]
+
+
+def _wanted(
+    gate: type[Gate], site: Site, place: Place, before: Haystack, rivals: Sequence[type[Gate]]
+) -> _Wanted | None:
+    view, known = before.spots(place.path, kind_at(place)) or (None, [])
+    spot, seen = next((pair for pair in known if pair[0].node is node_at(place)), (None, None))
+    if view is None or spot is None or seen is None:
         return None
-    found = trace_at(place, view)
-    return replace(found, declared=_declared(site)) if found else None
-
-
-def neighbours(wanted: Trace, inspector: Inspector) -> set[str]:
-    """The code of the other spots of that kind in the file that a trace was made of."""
-    view = _view(inspector, wanted.path)
-    known = traces(wanted.path, view.source, wanted.kind) if view else []
-    return {ast.unparse(spot.node) for spot, _ in known} - {wanted.text}
+    trace = replace(judged(spot, seen, view, known), declared=_declared(site))
+    links = [link for name in bound(spot) if (link := read_at(name, before.readers(trace.path), trace.within))]
+    asks = all(decides_without(spot, name, view) for name in mentioned(spot.node) if telling({name}))
+    settled = frozenset(ast.unparse(other.node) for other, _ in known) - {trace.text}
+    mine, theirs = words(gate.id), frozenset().union(*(words(rival.id) for rival in rivals))
+    subject, spoken = mine | words(gate.title), words_of(trace)
+    read = reduce(merged, links, trace)
+    return _Wanted(trace, read, asks, settled, subject, mine - theirs, theirs - mine - spoken)
 
 
 def _declared(site: Site) -> frozenset[str]:
     """The names that the recipe itself says a site is about."""
     values = [getattr(site, part.name) for part in fields(site)]  # type: ignore[arg-type]
-    words = [word for value in values if isinstance(value, tuple) for word in value if isinstance(word, str)]
-    return telling(set(words))
+    names = [word for value in values if isinstance(value, tuple) for word in value if isinstance(word, str)]
+    if isinstance(site, KeyedSite):
+        names += [site.name, site.keyword, site.decorator]
+    return telling(set(names))
 
 
-def rank(
-    wanted: Trace, hay: Haystack, taken: Iterable[tuple[str, int]] = (), settled: Collection[str] = ()
-) -> list[tuple[float, Spot, Trace, View]]:
-    """The spots of a tree that fit a trace, best first.
+Found = tuple[Spot, Trace, View]
 
-    ``taken``: path and line of places that are other sites'. ``settled``: the code of spots that stood beside it
-    before; what still has that code is most likely still that, and not what is looked for.
-    """
-    left_out = set(taken)
-    look = _Likeness(wanted, hay)
-    found: list[tuple[float, Spot, Trace, View]] = []
-    for path in hay.likely_files(wanted):
-        view, known = hay.spots(path, wanted.kind) or (None, [])
-        if view is None:
+
+@dataclass
+class _Way:
+    """A spot that may be what is looked for, and what is known of it in each way to look at it."""
+
+    spot: Spot
+    view: View
+    traces: list[Trace]
+    score: float = 0.0
+    doubtful: bool = False
+
+    @property
+    def known(self) -> Trace:
+        return self.traces[0]
+
+
+def _rank(wanted: _Wanted, hay: Haystack, before: Haystack, taken: Spots, claimed: Spots) -> list[_Way]:
+    """The spots of a tree that fit, best first. ``taken``: left out. ``claimed``: known to be something else."""
+    trace = wanted.trace
+    look = Likeness(trace, hay)
+    near = [(spot, seen, view) for path in hay.likely_files(trace) for spot, seen, view in _alike(trace, hay, path)]
+    near.sort(key=lambda found: -look.score(found[1]))
+    heirs = {found[0]: (found, name, link) for found, name, link in _heirs(trace, hay, before)}
+    ways = []
+    for spot, seen, view in {f[0]: f for f in (*near[:_SPOTS], *(f for f, _, _ in heirs.values()))}.values():
+        if (view.path, spot.node.lineno) not in taken:
+            _, known = hay.spots(view.path, trace.kind) or (view, [])
+            meant = judged(spot, seen, view, known)
+            ways.append(_Way(spot, view, [meant, *([merged(meant, heirs[spot][2])] if spot in heirs else [])]))
+    looks = [Likeness(t, hay, wanted.subject) for t in dict.fromkeys((trace, wanted.read))]
+    for look in looks:
+        look.compare(seen for way in ways for seen in way.traces)
+    for way in ways:
+        way.score = max(look.score(seen) for look in looks for seen in way.traces)
+        spoken = words_of(way.known)
+        foreign = bool(wanted.foreign & spoken) and not wanted.own & spoken
+        claims = way.known.text in wanted.settled or (way.view.path, way.spot.node.lineno) in claimed
+        way.doubtful = foreign or claims or _stood_there(way, trace, before)
+    if wanted.asks:
+        _defer(ways, trace, {spot: name for spot, (_, name, _) in heirs.items()})
+    for way in ways:
+        way.score *= _DOUBT if way.doubtful else 1.0
+    return sorted(ways, key=lambda way: -way.score)
+
+
+def _stood_there(way: _Way, trace: Trace, before: Haystack) -> bool:
+    """Whether the same code was in the same definition before, beside what is looked for."""
+    known = way.known
+    if (known.path, known.within, known.text) == (trace.path, trace.within, trace.text):
+        return False
+    _, old = before.spots(known.path, known.kind) or (None, [])
+    return any(seen.within == known.within and ast.unparse(spot.node) == known.text for spot, seen in old)
+
+
+def _defer(ways: Sequence[_Way], trace: Trace, heirs: Mapping[Spot, str]) -> None:
+    """Where a condition tells GPUs apart only by the value of another spot, that one is where the GPU is asked for."""
+    for asked in ways:
+        if asked.doubtful or not asked.known.decides:
             continue
-        for spot, seen in known:
-            if (path, spot.node.lineno) in left_out:
+        places = {name: (asked.known.path, asked.known.within) for name in bound(asked.spot) if telling({name})}
+        if asked.spot in heirs:
+            places[heirs[asked.spot]] = (trace.path, trace.within)
+        for reader in ways:
+            here = (reader.known.path, reader.known.within)
+            names = [name for name, place in places.items() if place == here and name in mentioned(reader.spot.node)]
+            if reader is asked or not reader.known.decides:
                 continue
-            if wanted.kind == "statement" and seen.shape != wanted.shape:
-                continue
-            found.append((look.score(seen), spot, seen, view))
-    found.sort(key=lambda item: -item[0])
-    best = []
-    for _, spot, seen, view in found[:_SPOTS]:
-        meant = judged(spot, seen, view)
-        doubt = _SETTLED if meant.text in settled else 1.0
-        best.append((doubt * look.score(meant), spot, meant, view))
-    best.sort(key=lambda item: -item[0])
-    return best
+            if any(not decides_without(reader.spot, name, reader.view) for name in names):
+                asked.score = max(asked.score, reader.score)
+                reader.doubtful = True
 
 
-def _view(inspector: Inspector, path: str) -> View | None:
-    try:
-        return view_of(inspector.engine, path.removeprefix(f"{inspector.engine.package}/"), inspector.predicates)
-    except SmPatchError:
-        return None
+def _alike(trace: Trace, hay: Haystack, path: str) -> Iterator[Found]:
+    """The spots of a file that can be what a trace is of."""
+    view, known = hay.spots(path, trace.kind) or (None, [])
+    for spot, seen in known:
+        if view is not None and not (trace.kind == "statement" and seen.shape != trace.shape):
+            yield spot, seen, view
 
 
-class _Likeness:
-    """How well other traces fit one."""
+def _heirs(trace: Trace, hay: Haystack, before: Haystack) -> Iterator[tuple[Found, str, Trace]]:
+    """The spots that the old place now leads to, the name that it reads, and what is known of where it does.
 
-    def __init__(self, wanted: Trace, hay: Haystack) -> None:
-        self.wanted = wanted
-        self.hay = hay
-        self._contexts: dict[frozenset[str], float] = {}
-
-    def score(self, known: Trace) -> float:
-        """From 0 to 1."""
-        parts = self.parts(known)
-        return sum(_WEIGHTS[name] * value for name, value in parts.items()) / sum(_WEIGHTS[name] for name in parts)
-
-    def parts(self, known: Trace) -> dict[str, float]:
-        """What the score is made of, each from 0 to 1."""
-        wanted = self.wanted
-        parts = {
-            "path": _path_likeness(wanted.path, known.path),
-            "leaf": _name_likeness(wanted.within.rpartition(".")[2], known.within.rpartition(".")[2]),
-            "outer": _name_likeness(wanted.within.rpartition(".")[0], known.within.rpartition(".")[0]),
-            "shape": float(wanted.shape == known.shape),
-            "order": 1 - abs(wanted.order - known.order),
-        }
-        for name in ("names", "effects", "around"):
-            mine, theirs = getattr(wanted, name), getattr(known, name)
-            if mine or theirs:
-                parts[name] = _likeness(mine, theirs, self.hay)
-        if known.context not in self._contexts:
-            self._contexts[known.context] = _likeness(wanted.context, known.context, self.hay)
-        parts["context"] = self._contexts[known.context]
-        if wanted.truths and known.truths:
-            parts["truths"] = _agreement(wanted, known)
-        if wanted.text and known.text:
-            parts["text"] = SequenceMatcher(None, wanted.text, known.text).ratio()
-        if wanted.declared:
-            everything = known.names | known.effects | known.around
-            parts["declared"] = len(wanted.declared & everything) / len(wanted.declared)
-        return parts
-
-
-def _agreement(wanted: Trace, known: Trace) -> float:
-    """How alike the sets of GPUs are that two conditions hold for and do not, the less alike of both.
-
-    A condition that tells no GPUs apart is not like one that does.
+    Such a spot is part of a function, or bound to a name, that no file had before and the old place now reads. Either
+    it holds something that stood in the old place and does not any more, or the old place asks for the GPU through it.
     """
-    if wanted.decides and not known.decides:
-        return 0.0
-    alike = 1.0
-    for never in (True, False):
-        mine, theirs = (
-            {n for n, outcome in enumerate(t.truths) if (outcome is Truth.NEVER) is never} for t in (wanted, known)
-        )
-        if mine | theirs:
-            alike = min(alike, len(mine & theirs) / len(mine | theirs))
-    return alike
+    old, new = before.view(trace.path), hay.view(trace.path)
+    was, now = (_names_within(view, trace.within) if view else set() for view in (old, new))
+    gone = telling(was) - telling(now)
+    for name in sorted(now - was):
+        if not was or not name.isidentifier() or before.has(name):
+            continue
+        link = read_at(name, hay.readers(trace.path), trace.within)
+        asked = link is not None and telling({name}) and _asked_through(name, trace, hay)
+        for path in hay.holding(name) if link is not None else ():
+            for spot, seen, view in _alike(trace, hay, path):
+                leaf = spot.within.rpartition(".")[2]
+                took = gone & (seen.context if leaf == name else seen.names | seen.around)
+                if link is not None and name in called(spot) and spot.within != trace.within and (took or asked):
+                    yield (spot, seen, view), name, link
 
 
-def _likeness(mine: frozenset[str], theirs: frozenset[str], hay: Haystack) -> float:
-    """What two sets of names share, rare names counting more."""
-    both = sum(hay.weight(name) for name in mine & theirs)
-    missing = sum(hay.weight(name) for name in mine - theirs)
-    more = _EXTRA * len(theirs - mine)
-    return both / (both + missing + more) if both else 0.0
+def _asked_through(name: str, trace: Trace, hay: Haystack) -> bool:
+    """Whether a condition in the old place tells GPUs apart by what it reads under a name, and only by that."""
+    view, known = hay.spots(trace.path, "condition") or (None, [])
+    return view is not None and any(
+        name in mentioned(spot.node) and len(set(truths(spot, view))) > 1 and not decides_without(spot, name, view)
+        for spot, seen in known
+        if seen.within == trace.within
+    )
 
 
-_EXTRA = 0.8
-"""What a name more costs: less than one that is missing."""
-
-
-@cache
-def _name_likeness(left: str, right: str) -> float:
-    if left == right:
-        return 1.0
-    likeness = SequenceMatcher(None, left, right).ratio()
-    return likeness if likeness >= 0.6 else 0.0
-
-
-@cache
-def _path_likeness(left: str, right: str) -> float:
-    if left == right:
-        return 1.0
-    a, b = PurePosixPath(left), PurePosixPath(right)
-    shared = len({*a.parts[:-1]} & {*b.parts[:-1]}) / max(len(a.parts), len(b.parts))
-    return 0.5 * shared + (0.4 if a.name == b.name else 0.3 if a.stem in b.parts or b.stem in a.parts else 0.0)
+def _names_within(view: View, within: str) -> set[str]:
+    if not within:
+        return names_in(None, view.source)
+    return set().union(*(names_in(definition, view.source) for definition in view.source.defined(within)))
 
 
 # -- a gate that is not recognised ---------------------------------------------------------------------------------
 
 
-def port(gate: type[Gate], hay: Haystack, old: Inspector, since: str) -> list[Lost]:
+def port(gate: type[Gate], hay: Haystack, before: Haystack, since: str) -> list[Lost]:
     """The gate's sites that are not found, each with where it may have gone.
 
-    ``old``: a release that the recipe knows. ``since``: the version that a new recipe line begins with.
+    ``before``: a release that the recipe knows. ``since``: the version that a new recipe line begins with.
     """
-    new = hay.inspector
-    sites = old.sites(gate)
-    reports = [new.find(site) for site in sites]
-    taken = [(r.place.path, r.place.line) for r in reports if r.place is not None]
+    old, new = before.inspector, hay.inspector
+    reports = [new.find(site) for site in old.sites(gate)]
+    taken = {_spot(r.place) for r in reports if r.place is not None}
     lost = []
     for report in reports:
         if report.place is not None:
             continue
         why = report.error.what if report.error else "it is not found"
         place = old.find(report.site).place
-        wanted = trace_of(report.site, old)
-        ranked = rank(wanted, hay, taken, neighbours(wanted, old)) if wanted else []
-        found = [_candidate(report.site, item, hay, since) for item in ranked[:_SHOWN]]
+        ranked: list[_Way] = []
+        if place is not None:
+            claimed, rivals = _others(gate, place, hay, before)
+            wanted = _wanted(gate, report.site, place, before, rivals)
+            ranked = _rank(wanted, hay, before, taken, claimed) if wanted else []
+        found = [_candidate(report.site, way, hay, since) for way in ranked[:_SHOWN]]
         lost.append(Lost(gate, report.site, place, why, found))
-    return lost
+    return _apart(lost)
 
 
-def _candidate(site: Site, ranked: tuple[float, Spot, Trace, View], hay: Haystack, since: str) -> Candidate:
-    score, spot, known, view = ranked
+def _spot(place: Place) -> tuple[str, int]:
+    return place.path, place.line
+
+
+def _others(gate: type[Gate], place: Place, hay: Haystack, before: Haystack) -> tuple[Spots, list[type[Gate]]]:
+    """Where sites of other gates are found that stood elsewhere, and the gates that had one at the same place."""
+    claimed: Spots = set()
+    rivals = []
+    for other in catalogue.gates(hay.inspector.engine.name).values():
+        for site in before.inspector.sites(other) if other is not gate else ():
+            was, now = before.inspector.find(site).place, hay.inspector.find(site).place
+            if was is not None and _spot(was) == _spot(place):
+                rivals.append(other)
+            elif was is not None and now is not None:
+                claimed.add(_spot(now))
+    return claimed, rivals
+
+
+def _apart(lost: Sequence[Lost]) -> list[Lost]:
+    """The same with sites that stood apart kept apart: what fits one of them best is in doubt for the others."""
+    used: dict[tuple[str, int], Place | None] = {}
+    done: dict[int, Lost] = {}
+    for item in sorted(lost, key=lambda item: -item.candidates[0].score if item.candidates else 0.0):
+        candidates = []
+        for candidate in item.candidates:
+            at = (candidate.path, candidate.line)
+            other = used.get(at)
+            doubt = other is not None and item.old is not None and _spot(other) != _spot(item.old)
+            candidates.append(replace(candidate, score=candidate.score * _DOUBT) if doubt else candidate)
+        candidates.sort(key=lambda candidate: -candidate.score)
+        if candidates:
+            used.setdefault((candidates[0].path, candidates[0].line), item.old)
+        done[id(item)] = replace(item, candidates=candidates)
+    return [done[id(item)] for item in lost]
+
+
+def _candidate(site: Site, way: _Way, hay: Haystack, since: str) -> Candidate:
+    known, node = way.known, way.spot.node
     shut = [str(w) for w, t in zip(ALL_WORLDS, known.truths, strict=False) if t is Truth.NEVER and w.kind == "cuda"]
-    proposed = _proposal(site, spot, known, view, hay.inspector, since)
-    text = ast.unparse(spot.node).split("\n")[0]
-    end = spot.node.end_lineno or spot.node.lineno
-    return Candidate(known.path, spot.node.lineno, end, spot.within, text, score, proposed, tuple(shut))
+    proposed = _proposal(site, way.spot, known, way.view, hay.inspector, since)
+    text = ast.unparse(node).split("\n")[0]
+    end = node.end_lineno or node.lineno
+    return Candidate(known.path, node.lineno, end, way.spot.within, text, way.score, proposed, tuple(shut))
 
 
 def _proposal(site: Site, spot: Spot, known: Trace, view: View, inspector: Inspector, since: str) -> Site | None:

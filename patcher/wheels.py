@@ -25,6 +25,7 @@ _ANY_MACHINE = (
     "--platform=manylinux_2_34_x86_64",
     "--platform=manylinux_2_31_x86_64",
     "--platform=manylinux_2_28_x86_64",
+    "--platform=manylinux_2_24_x86_64",
     "--platform=manylinux2014_x86_64",
     "--platform=manylinux1_x86_64",
     "--platform=any",
@@ -104,6 +105,25 @@ def unpacked(name: str, version: str, *, sha256: str | None = None) -> Path:
     if not folder.is_dir():
         unpack(download(name, version, sha256=sha256), folder)
     return folder
+
+
+def source(name: str, version: str) -> Path:
+    """The Python files and the metadata of a release, for those who only read them: its kernels are not kept."""
+    whole = cache_folder() / "unpacked" / f"{name}-{version}"
+    folder = cache_folder() / "source" / f"{name}-{version}"
+    if whole.is_dir() or folder.is_dir():
+        return whole if whole.is_dir() else folder
+    kept = _find(cache_folder() / "wheels", name, version)
+    wheel = kept or download(name, version)
+    unpack(wheel, folder, only=is_source)
+    if kept is None:
+        wheel.unlink()
+    return folder
+
+
+def is_source(member: str) -> bool:
+    """Whether a member of a wheel is a Python file or part of its metadata."""
+    return member.endswith(".py") or ".dist-info/" in member
 
 
 def unpack(wheel: Path, folder: Path, only: Callable[[str], bool] | None = None) -> None:

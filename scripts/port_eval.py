@@ -21,8 +21,9 @@ from pathlib import Path
 
 from patcher import catalogue
 from patcher.gate import Gate
+from patcher.haystack import Haystack
 from patcher.plan import Inspector
-from patcher.port import Haystack, Lost, port
+from patcher.port import Lost, port
 from patcher.sites import Place
 from scripts import matrix, releases
 
@@ -71,12 +72,12 @@ class Gone:
 Result = Move | Astray | Gone
 
 
-def evaluate(chosen: Sequence[str]) -> Iterator[Result]:
+def evaluate(chosen: Sequence[str], engine: str = matrix.ENGINE) -> Iterator[Result]:
     """The results of each border between the chosen releases."""
     old: Inspector | None = None
     for before, after in pairwise(chosen):
-        known = old if old is not None else matrix.inspector_of(before)
-        new = matrix.inspector_of(after)
+        known = old if old is not None else matrix.inspector_of(before, engine)
+        new = matrix.inspector_of(after, engine)
         yield from border(known, new)
         print(f"{before} -> {after}", file=sys.stderr, flush=True)
         old = new
@@ -85,7 +86,8 @@ def evaluate(chosen: Sequence[str]) -> Iterator[Result]:
 def border(old: Inspector, new: Inspector) -> Iterator[Result]:
     """What moved between two releases, and where port says that it went."""
     hay: Haystack | None = None
-    for gate in catalogue.gates(matrix.ENGINE).values():
+    before: Haystack | None = None
+    for gate in catalogue.gates(new.engine.name).values():
         mine, theirs = gate.sites_for(old.version), gate.sites_for(new.version)
         places = {id(site): new.find(site).place for site in mine}
         right = [place for site in theirs if (place := new.find(site).place)]
@@ -96,8 +98,9 @@ def border(old: Inspector, new: Inspector) -> Iterator[Result]:
         if not lost:
             continue
         hay = hay or Haystack(new)
+        before = before or Haystack(old)
         started = time.monotonic()
-        answers = port(gate, hay, old, new.version or "")
+        answers = port(gate, hay, before, new.version or "")
         seconds = (time.monotonic() - started) / len(answers)
         kept = [p for p in places.values() if p is not None]
         wanted = [place for place in right if not _any_at(kept, place)]
@@ -219,10 +222,11 @@ def page(results: Sequence[Result], chosen: Sequence[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("releases", nargs="*", help="default: all pinned releases")
+    parser.add_argument("--engine", default=matrix.ENGINE, help=f"default: {matrix.ENGINE}")
     parser.add_argument("-o", "--output", help="a file; default: stdout")
     arguments = parser.parse_args()
-    chosen = arguments.releases or releases.versions(matrix.ENGINE)
-    text = page(list(evaluate(chosen)), chosen)
+    chosen = arguments.releases or releases.versions(matrix.distribution_of(arguments.engine))
+    text = page(list(evaluate(chosen, arguments.engine)), chosen)
     if arguments.output:
         Path(arguments.output).write_text(text)
     else:

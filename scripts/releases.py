@@ -53,7 +53,7 @@ def unpacked(distribution: str, version: str) -> Path:
         _unpack_sdist(distribution, version, sha256, folder)
     elif distribution == _SOURCE_ONLY:
         wheel = wheels.download(distribution, version, sha256=sha256)
-        wheels.unpack(wheel, folder, only=lambda name: name.endswith(".py") or ".dist-info/" in name)
+        wheels.unpack(wheel, folder, only=wheels.is_source)
         wheel.unlink()  # kernels, hundreds of megabytes
     return wheels.unpacked(distribution, version, sha256=sha256)
 

@@ -54,17 +54,16 @@ def port(options: Options, gates: Sequence[str], origin: str | None) -> int:
 def _lost(workplace: Workplace, gates: Sequence[type[Gate]], origin: str | None) -> list[Lost]:
     from packaging.version import InvalidVersion, Version
 
-    from patcher.port import Haystack
+    from patcher.haystack import Haystack
     from patcher.port import port as search
 
-    old = _known(workplace, origin)
-    hay = Haystack(workplace.inspector)
+    before, hay = Haystack(_known(workplace, origin)), Haystack(workplace.inspector)
     stated = workplace.installation.version or workplace.inspector.version or "0"
     try:
         since = Version(stated).public
     except InvalidVersion:
         since = workplace.inspector.version or "0"
-    return [lost for gate in gates for lost in search(gate, hay, old, since)]
+    return [lost for gate in gates for lost in search(gate, hay, before, since)]
 
 
 def _known(workplace: Workplace, origin: str | None) -> Inspector:
@@ -85,7 +84,7 @@ def _known(workplace: Workplace, origin: str | None) -> Inspector:
             raise UsageError(f"there is no {engine.package}/ in that folder", where=str(root))
     else:
         console.say(f"comparing with {engine.distributions[0]} {origin}, fetched by name into {wheels.cache_folder()}")
-        root = wheels.unpacked(engine.distributions[0], origin)
+        root = wheels.source(engine.distributions[0], origin)
     installation = installation_at(of_root(root, [engine.package]), engine, root)
     return Inspector(engine, SourceTree(root), installation.version, workplace.facts, installation.verified)
 

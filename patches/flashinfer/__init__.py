@@ -9,6 +9,7 @@ ENGINE = Engine(
     distributions=("flashinfer-python",),
     related=("flashinfer-cubin", "flashinfer-jit-cache", "torch"),
     verified=">=0.3.0,<0.7.5",
+    newest="0.7.4",
     version_files=("_build_meta.py", "version.py"),
     jit_cache="{FLASHINFER_WORKSPACE_BASE:~}/.cache/flashinfer/{version}/*/cached_ops/{module}",
 )

@@ -9,7 +9,8 @@ ENGINE = Engine(
     package="vllm",
     distributions=("vllm",),
     related=("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache", "torch"),
-    verified=">=0.10.2,<0.33.1,!=0.21.*",
+    verified=">=0.10.2,<0.33.1",
+    newest="0.33.0",
     version_files=("_version.py", "version.py"),
     # vLLM makes the object on first use. On CUDA it is this class or the one that asks NVML: the same capability.
     objects={

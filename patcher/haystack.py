@@ -1,0 +1,97 @@
+"""All the Python files of a package: how common a name is in them, and which of them a trace may have gone to."""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from patcher.errors import SmPatchError
+from patcher.sites import View, view_of
+from patcher.traces import Kind, Spot, Trace, traces
+
+if TYPE_CHECKING:
+    from patcher.plan import Inspector
+
+_FILES = 24
+"""How many files are read closely."""
+
+
+class Haystack:
+    """All the Python files of a package, as bytes, and the spots in those that were looked at."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self.inspector = inspector
+        tree = inspector.predicates.tree
+        self.files = dict(_files(str(tree.root), inspector.engine.package))
+        self._read: dict[tuple[str, Kind], tuple[View, list[tuple[Spot, Trace]]] | None] = {}
+        self._counts: dict[str, int] = {}
+
+    def count(self, name: str) -> int:
+        """In how many files a name occurs, as part of another one too."""
+        if name not in self._counts:
+            needle = name.encode()
+            self._counts[name] = sum(1 for data in self.files.values() if needle in data)
+        return self._counts[name]
+
+    def weight(self, name: str) -> float:
+        """How much a name tells: much when few files hold it."""
+        return math.log((len(self.files) + 1) / (self.count(name) + 1)) + 0.1
+
+    def has(self, name: str) -> bool:
+        """Whether any file holds the name as a word of its own."""
+        whole = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
+        return self.count(name) > 0 and any(whole.search(data) for data in self.files.values())
+
+    def holding(self, name: str) -> list[str]:
+        """The files that hold a name."""
+        needle = name.encode()
+        return [path for path, data in self.files.items() if needle in data]
+
+    def view(self, path: str) -> View | None:
+        """A file as sites see it, or None where it is not there or does not read."""
+        inspector = self.inspector
+        try:
+            return view_of(inspector.engine, path.removeprefix(f"{inspector.engine.package}/"), inspector.predicates)
+        except SmPatchError:
+            return None
+
+    def spots(self, path: str, kind: Kind) -> tuple[View, list[tuple[Spot, Trace]]] | None:
+        """The file's spots of one kind with their traces; None where it does not parse."""
+        if (path, kind) not in self._read:
+            view = self.view(path)
+            self._read[path, kind] = (view, traces(path, view.source, kind)) if view else None
+        return self._read[path, kind]
+
+    def readers(self, path: str) -> list[tuple[Spot, Trace]]:
+        """Where the file's own values are read: its conditions, and calls that stand alone."""
+        _, conditions = self.spots(path, "condition") or (None, [])
+        _, statements = self.spots(path, "statement") or (None, [])
+        return [*conditions, *((spot, seen) for spot, seen in statements if isinstance(spot.node, ast.Expr))]
+
+    def likely_files(self, wanted: Trace) -> list[str]:
+        """The files that hold most of what a trace names, rare names first."""
+        context = sorted(wanted.context, key=self.weight, reverse=True)[:30]
+        names = {*wanted.names, *wanted.effects, wanted.within.rpartition(".")[2], *context} - {""}
+        weights = {name.encode(): self.weight(name) for name in names}
+        scores = {path: sum(w for name, w in weights.items() if name in data) for path, data in self.files.items()}
+        ranked = sorted((path for path, score in scores.items() if score), key=lambda p: -scores[p])
+        same = [wanted.path] if wanted.path in self.files else []
+        return list(dict.fromkeys((*same, *ranked[:_FILES])))
+
+
+def _files(root: str, package: str) -> Iterator[tuple[str, bytes]]:
+    for folder, names, files in os.walk(os.path.join(root, package)):  # noqa: PTH118 - thousands of files
+        names[:] = sorted(name for name in names if name != "__pycache__")
+        for name in sorted(files):
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)  # noqa: PTH118
+                try:
+                    with Path(path).open("rb") as file:
+                        yield os.path.relpath(path, root).replace(os.sep, "/"), file.read()
+                except OSError:
+                    continue  # what cannot be read cannot be patched either
