@@ -24,8 +24,8 @@ class LocatedSite(ConditionSite):
 
     ``under``: names or strings that the tests of the ``if`` statements around it mention. ``leads_to``: those
     that what it decides mentions (the branch, the message of an assert, the targets of an assignment).
-    ``given``: local names that the source sets at run time, with an expression that says what they hold; a
-    condition that reads them is found and judged, but never edited.
+    ``given``: names, attributes (``self.x``) and calls (``f()``) whose value is known at run time only, with an
+    expression that says what it is; a condition that reads them is found and judged, but never edited.
     """
 
     under: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class LocatedSite(ConditionSite):
         return replace(place, node=condition, text=ast.unparse(condition), admits=admits)
 
     def _filled(self, condition: ast.expr) -> ast.expr:
-        """The condition with the given names replaced by what they hold."""
+        """The condition with what is given replaced by what it holds."""
         if not self.given:
             return condition
         values = {name: ast.parse(text, mode="eval").body for name, text in self.given}
@@ -75,8 +75,10 @@ class _Fill(ast.NodeTransformer):
     def __init__(self, values: dict[str, ast.expr]) -> None:
         self.values = values
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.values.get(node.id, node)
+    def visit(self, node: ast.AST) -> ast.AST:
+        named = isinstance(node, ast.Name | ast.Attribute | ast.Call)
+        filled = self.values.get(ast.unparse(node)) if named else None
+        return filled or self.generic_visit(node)
 
 
 @lru_cache(maxsize=256)

@@ -7,8 +7,8 @@ from patcher.keyed import KeyedSite, Unit
 
 class MoeTrtllmGenJit(Gate):
     """The majors that the host side of the trtllm-gen MoE is built for. Its kernels come as ready cubins for sm_100a,
-    sm_100f and sm_103a; flashinfer-cubin holds none for SM12x. Releases 0.6.7 to 0.7.2.post1 list 12 all the same:
-    being listed there does not mean that the MoE runs.
+    sm_100f and sm_103a; flashinfer-cubin holds none for SM12x. Releases from 0.6.7 on list 12 all the same: being
+    listed there does not mean that the MoE runs.
     """
 
     id = "flashinfer.moe-trtllm-gen-jit"
@@ -30,6 +30,13 @@ class MoeTrtllmGenJit(Gate):
             ">=0.4,<0.7.4",
             "jit/fused_moe.py",
             "gen_trtllm_gen_fused_moe_sm100_module",
+            Unit.MAJOR,
+            keyword="supported_major_versions",
+        ),
+        KeyedSite(
+            ">=0.7.4",
+            "jit/fused_moe.py",
+            "trtllm_gen_fused_moe_build_inputs",
             Unit.MAJOR,
             keyword="supported_major_versions",
         ),

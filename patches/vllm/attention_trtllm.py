@@ -2,13 +2,14 @@
 
 from patcher.arch import SM120, SM121
 from patcher.gate import Action, Evidence, Gate, Level
+from patcher.located import LocatedSite
 from patcher.sites import ConditionSite
 
 
 class AttentionTrtllm(Gate):
-    """Whether attention may use FlashInfer's TensorRT-LLM kernels. 0.10.2 asks in another way, which is not looked
-    at. Up to 0.24 for SM10x only. From 0.25 the question is asked per phase: SM12x gets decode (XQA) and no
-    prefill; what is shown here is the prefill side.
+    """Whether attention may use FlashInfer's TensorRT-LLM kernels. Up to 0.24 for SM10x only (before 0.13 for SM100
+    alone). From 0.25 the question is asked per phase: SM12x gets decode (XQA) and no prefill; what is shown here is
+    the prefill side.
     """
 
     id = "vllm.attention-trtllm"
@@ -18,7 +19,17 @@ class AttentionTrtllm(Gate):
     action = Action.OPEN
     level = Level.REFUSED
     targets = frozenset({SM120, SM121})
-    sites = (ConditionSite(">=0.11", "utils/flashinfer.py", "supports_trtllm_attention"),)
+    sites = (
+        LocatedSite(
+            ">=0.10.2,<0.11",
+            "utils/flashinfer.py",
+            "supports_trtllm_attention",
+            mentions=("has_nvidia_artifactory",),
+            refuses=True,
+            given=(("has_nvidia_artifactory()", "True"),),  # whether the cubins can be downloaded
+        ),
+        ConditionSite(">=0.11", "utils/flashinfer.py", "supports_trtllm_attention"),
+    )
     evidence = (
         Evidence(
             "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/utils/flashinfer.py",

@@ -6,8 +6,8 @@ from patcher.located import LocatedSite
 
 
 class IndexerFp4(Gate):
-    """The MXFP4 indexer cache: SM10x only; vLLM's own message names sm_120 as not supported. Releases 0.20 to 0.27
-    say the same in an assert. The logits kernel behind it (DeepGEMM) has no SM12x version for FP4.
+    """The MXFP4 indexer cache: SM10x only; vLLM's own message names sm_120 as not supported. The logits kernel behind
+    it (DeepGEMM) has no SM12x version for FP4.
     """
 
     id = "vllm.indexer-fp4"
@@ -18,6 +18,13 @@ class IndexerFp4(Gate):
     level = Level.REFUSED
     targets = frozenset({SM120, SM121})
     sites = (
+        LocatedSite(
+            ">=0.20,<0.28",
+            "v1/attention/backends/mla/indexer.py",
+            "DeepseekV32IndexerMetadataBuilder.__init__",
+            mentions=("use_fp4_indexer_cache",),
+            given=(("self.use_fp4_indexer_cache", "True"),),
+        ),
         LocatedSite(
             ">=0.28",
             "v1/attention/backends/mla/indexer.py",

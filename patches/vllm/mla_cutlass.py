@@ -2,6 +2,7 @@
 
 from patcher.arch import SM120, SM121
 from patcher.gate import Action, Evidence, Gate, Level
+from patcher.located import LocatedSite
 from patcher.sites import ConditionSite
 
 
@@ -18,6 +19,13 @@ class MlaCutlass(Gate):
     level = Level.REFUSED
     targets = frozenset({SM120, SM121})
     sites = (
+        LocatedSite(
+            ">=0.10.2,<0.11.1",
+            "platforms/cuda.py",
+            "CudaPlatformBase.get_attn_backend_cls",
+            leads_to=("use_cutlassmla",),
+            given=(("selected_backend", "None"),),
+        ),
         ConditionSite(
             ">=0.11.1", "v1/attention/backends/mla/cutlass_mla.py", "CutlassMLABackend.supports_compute_capability"
         ),

@@ -17,7 +17,7 @@ class MlaTokenspeed(Gate):
     targets = frozenset({SM120, SM121})
     sites = (
         ConditionSite(
-            ">=0.22", "v1/attention/backends/mla/tokenspeed_mla.py", "TokenspeedMLABackend.supports_compute_capability"
+            ">=0.21", "v1/attention/backends/mla/tokenspeed_mla.py", "TokenspeedMLABackend.supports_compute_capability"
         ),
     )
     evidence = (

@@ -17,12 +17,12 @@ class MoeFlashinferCutlass(Gate):
     targets = frozenset({SM120, SM121})
     sites = (
         ConditionSite(
-            ">=0.15,<0.22",
+            ">=0.15,<0.21",
             "model_executor/layers/fused_moe/flashinfer_cutlass_moe.py",
             "FlashInferExperts._supports_current_device",
         ),
         ConditionSite(
-            ">=0.22",
+            ">=0.21",
             "model_executor/layers/fused_moe/experts/flashinfer_cutlass_moe.py",
             "FlashInferExperts._supports_current_device",
         ),
