@@ -4,6 +4,8 @@
     python -m scripts.matrix 0.5.8.post1 0.5.23 -o -      a subset, to stdout
     python -m scripts.matrix --gate allreduce-fusion      one gate
     python -m scripts.matrix --engine vllm                another engine, to scripts/matrix-vllm.json
+    python -m scripts.matrix --update 0.5.23              only these rows and round trips of the committed matrix
+    python -m scripts.matrix --update --gate moe-mxfp8    only this gate's rows, on every release
 
 A row is one gate on one release for one SM: its state before, what applying it edits and proves, its state after,
 and whether applying again changes nothing. A round trip is one release on disk: apply the default set and the
@@ -151,16 +153,32 @@ def compare(left: Path, right: Path) -> list[str]:
     return found
 
 
-def matrix(chosen: Sequence[str], gate_ids: Sequence[str] = (), engine: str = ENGINE) -> dict[str, Any]:
-    """The matrix of the chosen releases of an engine as JSON-ready data."""
+def matrix(
+    chosen: Sequence[str], gate_ids: Sequence[str] = (), engine: str = ENGINE, trips: bool = True
+) -> dict[str, Any]:
+    """The matrix of the chosen releases of an engine as JSON-ready data, with or without round trips."""
     known = catalogue.gates(engine)
     gates = catalogue.select(gate_ids, known) if gate_ids else list(known.values())
     data: dict[str, Any] = {"schema_version": 1, "assumed": ASSUMED, "rows": [], "round_trips": []}
     for release in chosen:
         data["rows"] += rows(release, gates, engine=engine)
-        data["round_trips"].append(round_trip(release, gate_ids, name=engine))
+        if trips:
+            data["round_trips"].append(round_trip(release, gate_ids, name=engine))
         print(release, file=sys.stderr, flush=True)
     return data
+
+
+def updated(kept: dict[str, Any], new: dict[str, Any], engine: str) -> dict[str, Any]:
+    """A matrix with the rows and round trips of another put in, in the order of releases and gates."""
+    pinned, known = releases.versions(distribution_of(engine)), list(catalogue.gates(engine))
+    rows = {(row["release"], row["gate"], row["sm"]): row for row in [*kept["rows"], *new["rows"]]}
+    trips = {trip["release"]: trip for trip in [*kept["round_trips"], *new["round_trips"]]}
+    keys = [(release, gate, str(sm)) for release in pinned for gate in known for sm in TARGETS]
+    return {
+        **kept,
+        "rows": [rows[key] for key in keys if key in rows],
+        "round_trips": [trips[release] for release in pinned if release in trips],
+    }
 
 
 def problems(data: dict[str, Any]) -> list[str]:
@@ -186,10 +204,15 @@ def main() -> None:
     parser.add_argument("releases", nargs="*", help="default: all pinned releases")
     parser.add_argument("--gate", action="append", default=[], help="only this gate (also for the round trip)")
     parser.add_argument("--engine", default=ENGINE, help=f"default: {ENGINE}")
+    parser.add_argument("--update", action="store_true", help="put the rows into the committed matrix; keep the others")
     parser.add_argument("-o", "--output", help="a file, or - for stdout; default: the engine's committed matrix")
     arguments = parser.parse_args()
     chosen = arguments.releases or releases.versions(distribution_of(arguments.engine))
-    data = matrix(chosen, arguments.gate, arguments.engine)
+    # A round trip of one gate is none of the default set, which the committed ones are of.
+    data = matrix(chosen, arguments.gate, arguments.engine, trips=not (arguments.update and arguments.gate))
+    if arguments.update:
+        kept = json.loads(output_of(arguments.engine).read_text())
+        data = updated(kept, json.loads(json.dumps(data)), arguments.engine)
     text = json.dumps(data, indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n"
     if arguments.output == "-":
         sys.stdout.write(text)

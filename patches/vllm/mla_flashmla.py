@@ -7,8 +7,8 @@ from patcher.sites import ConditionSite
 
 
 class MlaFlashmla(Gate):
-    """FlashMLA: majors 9 and 10 (before 0.11.1 major 9 alone). The library that vLLM ships (_flashmla_C) holds machine code for
-    SM90 and SM100 only, and no PTX.
+    """FlashMLA: majors 9 and 10 (before 0.11.1 major 9 alone). The library that vLLM ships (_flashmla_C) holds machine
+    code for SM90 and SM100 only, and no PTX.
     """
 
     id = "vllm.mla-flashmla"
