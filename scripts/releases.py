@@ -1,7 +1,7 @@
 """The releases that recipes are tried on: which there are, and their unpacked wheels, pinned by hash.
 
 python scripts/releases.py                  download and unpack SGLang's and FlashInfer's
-python scripts/releases.py vllm             those of one distribution (vLLM: 35 wheels of 270 to 440 MB)
+python scripts/releases.py vllm             those of one distribution (vLLM: 36 wheels of 250 to 440 MB)
 python scripts/releases.py sglang --pin     write the hashes of what the index gave
 
 Of a vLLM wheel only the Python files and the metadata are kept. FlashInfer has no wheels before 0.5: its source

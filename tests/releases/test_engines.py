@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import shutil
 from functools import cache
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from patcher import catalogue
 from patcher.arch import SM, parse_sm
@@ -25,7 +28,10 @@ SMS = [parse_sm(text) for text in ("80", "90", "100", "103", "110", "120", "121"
 SM121 = SM(12, 1)
 SM12X = {SM(12, 0), SM121}
 VLLM = "0.24.0"
-"""The one vLLM release computed again: a wheel is 270 to 440 MB. All 35 are in the committed matrix."""
+"""The one vLLM release computed again: a wheel is 250 to 440 MB. All 36 are in the committed matrix."""
+FIRST = "0.17.1"
+RUN = (FIRST, VLLM, "0.33.0")
+"""vLLM releases whose patched functions are run: the first era of the default, the one above, and the newest."""
 SPREAD = [
     ("flashinfer", "0.5.3"),
     ("flashinfer", "0.6.1"),
@@ -81,6 +87,9 @@ _BORDERS = {
     "vllm.deepgemm-sm121": ("0.23.0", "closed", "0.24.0", "too-open"),
     "vllm.moe-flashinfer-cutlass": ("0.15.0", "refused", "0.15.1", "open"),
     "vllm.allreduce-rms-fusion": ("0.11.0", "absent", "0.11.1", "closed"),
+    "vllm.indexer-fp4": ("0.19.1", "absent", "0.20.0", "refused"),
+    "vllm.mla-prefill-trtllm": ("0.11.0", "absent", "0.11.1", "refused"),
+    "flashinfer.moe-trtllm-gen-jit": ("0.6.6", "refused", "0.6.7", "open"),
 }
 
 
@@ -95,22 +104,45 @@ def test_borders(gate: str) -> None:
     assert (rows[before], rows[after]) == (was, is_now)
 
 
+_NEVER_ABSENT = {
+    "flashinfer.moe-trtllm-gen-jit": "0.3.1",
+    "vllm.attention-trtllm": "0.10.2",
+    "vllm.indexer-fp4": "0.20.0",
+    "vllm.mla-cutlass": "0.10.2",
+    "vllm.mla-flashinfer": "0.10.2",
+    "vllm.mla-flashmla": "0.10.2",
+    "vllm.mla-prefill-trtllm": "0.11.1",
+}
+
+
+@pytest.mark.parametrize("gate", _NEVER_ABSENT)
+def test_a_gate_is_there_in_every_release_from_its_first_on(gate: str) -> None:
+    rows = [row for row in committed(gate.split(".")[0])["rows"] if row["gate"] == gate]
+    first = Version(_NEVER_ABSENT[gate])
+    assert all((row["before"] == "absent") is (Version(row["release"]) < first) for row in rows)
+
+
 # -- behaviour ---------------------------------------------------------------------------------------------------
 
 
-def vllm_pair(sm: SM, gate: str, direction: Direction, module: str, name: str, **stand_ins: Any) -> list[Any]:
-    """The original and the patched function of vLLM, linked with its real platform classes on a GPU of this SM."""
-    root = releases.unpacked("vllm", VLLM)
-    plan = matrix.inspector_of(VLLM, "vllm").plan({catalogue.gates("vllm")[gate]: direction})
-    patched = {path: change.after for path, change in plan.changes.items()}
+@cache
+def vllm_patched(release: str, gate: str, direction: Direction) -> dict[str, bytes]:
+    """The files that a gate changes, by path, as it would write them."""
+    plan = matrix.inspector_of(release, "vllm").plan({catalogue.gates("vllm")[gate]: direction})
+    return {path: change.after for path, change in plan.changes.items()}
+
+
+def vllm_pair(release: str, sm: SM, gate: str, direction: Direction, **stand_ins: Any) -> list[Linker]:
+    """Linkers of the original and the patched source of vLLM, with its real platform classes on a GPU of this SM."""
+    root = releases.unpacked("vllm", release)
     found = []
-    for overlay in ({}, patched):
+    for overlay in ({}, vllm_patched(release, gate, direction)):
         linker = Linker(root, "vllm", {"torch": torch_on(sm), **stand_ins}, overlay)
         for needed in ("vllm.platforms.interface", "vllm.platforms.cuda"):
             _link_all(linker, needed)
         platform = linker.get("vllm.platforms.cuda", "NonNvmlCudaPlatform")()
         linker.stand_ins["vllm.platforms:current_platform"] = platform
-        found.append(linker.get(module, name))
+        found.append(linker)
     return found
 
 
@@ -123,32 +155,64 @@ def _link_all(linker: Linker, module: str) -> None:
 
 
 @pytest.mark.parametrize("sm", SMS, ids=str)
-def test_deepgemm_is_closed_on_sm121_alone(sm: SM) -> None:
-    module, name = "vllm.platforms.cuda", "NonNvmlCudaPlatform.support_deep_gemm"
-    original, patched = vllm_pair(sm, "vllm.deepgemm-sm121", Direction.CLOSE, module, name)
+@pytest.mark.parametrize("release", [VLLM, "0.33.0"])
+def test_deepgemm_is_closed_on_sm121_alone(release: str, sm: SM) -> None:
+    pair = vllm_pair(release, sm, "vllm.deepgemm-sm121", Direction.CLOSE)
+    original, patched = (part.get("vllm.platforms.cuda", "NonNvmlCudaPlatform.support_deep_gemm") for part in pair)
     assert original() is (sm.major in (9, 10, 12))
     assert patched() is (original() and sm != SM121)
 
 
 @pytest.mark.parametrize("sm", SMS, ids=str)
-def test_the_fusion_is_on_by_default_for_two_gpus(sm: SM) -> None:
-    module, name = "vllm.config.vllm", "enable_allreduce_rms_fusion"
-    pair = vllm_pair(sm, "vllm.allreduce-rms-fusion", Direction.OPEN, module, name, has_flashinfer=lambda: True)
-    original, patched = pair
-    for size in (1, 2, 4, 8):
-        config = SimpleNamespace(parallel_config=SimpleNamespace(tensor_parallel_size=size))
+def test_deepgemm_is_closed_upstream_before_vllm_takes_it_for_the_family(sm: SM) -> None:
+    stand_ins = {"has_deep_gemm": lambda: True, "vllm.envs": None}
+    assert vllm_patched(FIRST, "vllm.deepgemm-sm121", Direction.CLOSE) == {}
+    original, _ = vllm_pair(FIRST, sm, "vllm.deepgemm-sm121", Direction.CLOSE, **stand_ins)
+    original.stand_ins["vllm.utils.deep_gemm:envs"] = SimpleNamespace(VLLM_USE_DEEP_GEMM=True)
+    assert bool(original.get("vllm.utils.deep_gemm", "is_deep_gemm_supported")()) is (sm.major in (9, 10))
+
+
+@pytest.mark.parametrize("sm", SMS, ids=str)
+@pytest.mark.parametrize("release", RUN)
+def test_the_fusion_is_on_by_default_for_two_gpus(release: str, sm: SM) -> None:
+    pair = vllm_pair(release, sm, "vllm.allreduce-rms-fusion", Direction.OPEN, has_flashinfer=lambda: True)
+    original, patched = (part.get("vllm.config.vllm", "enable_allreduce_rms_fusion") for part in pair)
+    admitted = sm in (SM(9, 0), SM(10, 0)) or (sm.major == 10 and release != FIRST)  # later the whole family
+    for size, data, pipeline in product((1, 2, 4, 8), (1, 2), (1, 2)):
+        sizes = {"tensor": size, "data": data, "pipeline": pipeline}
+        parallel = SimpleNamespace(**{f"{kind}_parallel_size": count for kind, count in sizes.items()})
+        config = SimpleNamespace(parallel_config=parallel)
+        alone = release != FIRST or data == pipeline == 1  # combinations that were broken then
         before, after = bool(original(config)), bool(patched(config))
-        assert before is (size > 1 and sm.major in (9, 10))
-        assert after is (size == 2 if sm in SM12X else before)
+        assert before is (size > 1 and admitted and alone)
+        assert after is (size == 2 and alone if sm in SM12X else before)
 
 
 @pytest.mark.parametrize("name", ["FI_ALLREDUCE_FUSION_MAX_SIZE_MB", "_FI_ALLREDUCE_ONE_SHOT_MAX_SIZES_MB"])
-def test_the_tables_have_the_same_entries_for_every_other_key(name: str) -> None:
-    module = "vllm.compilation.passes.fusion.allreduce_rms_fusion"
-    original, patched = vllm_pair(SM121, "vllm.allreduce-rms-fusion", Direction.OPEN, module, name)
+@pytest.mark.parametrize("release", RUN)
+def test_the_tables_have_the_same_entries_for_every_other_key(release: str, name: str) -> None:
+    pair = vllm_pair(release, SM121, "vllm.allreduce-rms-fusion", Direction.OPEN)
+    original, patched = (part.get("vllm.compilation.passes.fusion.allreduce_rms_fusion", name) for part in pair)
+    assert original
     assert {key: value for key, value in patched.items() if key in original} == original
     assert {key: value for key, value in patched.items() if key not in original} == {120: {2: 2}, 121: {2: 2}}
     assert list(patched)[: len(original)] == list(original)
+
+
+@pytest.mark.parametrize("sm", SMS, ids=str)
+@pytest.mark.parametrize("release", RUN)
+def test_mamba2_takes_the_tiles_of_blackwell_when_told_to(release: str, sm: SM) -> None:
+    module, gate = "vllm.model_executor.layers.mamba.mamba_mixer2", "vllm.mamba2-blackwell"
+    flags = []
+    for part in vllm_pair(release, sm, gate, Direction.OPEN):
+        namespace = part.namespace(module)
+        (made,) = [
+            node.value
+            for node in ast.walk(namespace.module.source.tree)
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "self.is_blackwell"
+        ]
+        flags.append(bool(eval(compile(ast.Expression(made), module, "eval"), namespace)))
+    assert flags == [sm.major == 10, sm.major == 10 or sm in SM12X]
 
 
 # -- side by side --------------------------------------------------------------------------------------------------
