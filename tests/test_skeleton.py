@@ -12,6 +12,7 @@ from patcher import catalogue
 from patcher.arch import SM120, SM121
 from patcher.errors import Unrecognised, UsageError
 from patcher.gate import Action, Gate, Level
+from patcher.keyed import KeyedSite, Unit
 from patcher.plan import Inspector
 from patcher.skeleton import Sketch, sketch
 from patcher.source import SourceTree
@@ -158,6 +159,87 @@ def test_the_command_writes_a_new_file_only(tmp_path: Path) -> None:
     assert code == 0
     assert (data["truth"]["SM100"], data["truth"]["SM120"]) == ("depends", "never")
     assert snapshot(root) == before
+
+
+# -- other engines: lists of SMs, and ids with the engine before them ---------------------------------------------
+
+SM10X = ("SM100", "SM101", "SM103")
+LISTS = """\
+from .utils import supported_compute_capability
+
+SIZES: dict[int, dict[int, float]] = {
+    90: {2: 64},
+    107: {2: 32},
+}
+NAMED = {"9.0": 1, "10.0": 2}
+SHAPES = [64, 256]
+
+
+@supported_compute_capability([100, 103])
+def requirement(a, b):
+    return True
+
+
+def module():
+    flags = context.flags(
+        supported_major_versions=[9, 10],
+    )
+    return spec(flags, [9, 10])
+"""
+
+
+@pytest.fixture
+def flashinfer(folder_of: Callable[[Mapping[str, str]], Path]) -> Inspector:
+    root = folder_of({"flashinfer/__init__.py": "", "flashinfer/lists.py": LISTS})
+    return Inspector(catalogue.engine_named("flashinfer"), SourceTree(root), "0.7.2", Met())
+
+
+@pytest.mark.parametrize(
+    ("text", "within", "unit", "given", "admitted"),
+    [
+        (
+            "@supported_",
+            "requirement",
+            Unit.CAPABILITY,
+            {"decorator": "supported_compute_capability"},
+            {"SM100", "SM103"},
+        ),
+        ("major_versions=", "module", Unit.MAJOR, {"keyword": "supported_major_versions"}, {"SM90", *SM10X}),
+        ("    90: {2", "", Unit.CAPABILITY, {"name": "SIZES"}, {"SM90"}),
+        ("SIZES: dict", "", Unit.CAPABILITY, {"name": "SIZES"}, {"SM90"}),
+        ("NAMED = ", "", Unit.DOTTED, {"name": "NAMED"}, {"SM90", "SM100"}),
+    ],
+)
+def test_a_list_of_sms_makes_a_skeleton_too(
+    flashinfer: Inspector, text: str, within: str, unit: Unit, given: dict[str, str], admitted: set[str]
+) -> None:
+    line = next(number for number, there in enumerate(LISTS.splitlines(), 1) if text in there)
+    made = sketch(flashinfer, "lists.py", line, "", ">=0.7.2")
+    gate = _gate(made)
+    assert gate.sites == (KeyedSite(">=0.7.2", "lists.py", within, unit, **given),)
+    assert gate.id == f"flashinfer.{within or given['name'].lower()}"
+    assert gate.targets == {SM120, SM121}
+    assert made.truths["SM120"].value == "never"
+    through = {world for world, truth in made.truths.items() if truth.value == "always"}
+    assert through == admitted
+    place = flashinfer.find(gate.sites[0]).place
+    assert place is not None
+    assert place.line <= line <= place.end_line
+    assert ('# TODO: value="' in made.text) is (given.get("name") is not None)
+
+
+@pytest.mark.parametrize("text", ["SHAPES = ", "return spec"])
+def test_a_list_that_is_none_of_sms_or_given_to_nothing_named_is_no_skeleton(flashinfer: Inspector, text: str) -> None:
+    line = next(number for number, there in enumerate(LISTS.splitlines(), 1) if text in there)
+    with pytest.raises(UsageError, match="condition") as caught:
+        sketch(flashinfer, "lists.py", line, "", ">=0.7.2")
+    assert "the nearest are at line" in caught.value.hint
+
+
+def test_any_id_makes_a_class(inspector: Inspector) -> None:
+    made = sketch(inspector, FILE, LINES['kind == "mla"'], "house.1st-gate", ">=0.5.18")
+    assert _gate(made).id == "house.1st-gate"
+    assert _gate(sketch(inspector, FILE, LINES['kind == "mla"'], "1st", ">=0.5.18")).__name__ == "Gate1st"
 
 
 @pytest.mark.parametrize("place", ["nowhere.py:3", "srt/layers/x.py", "srt/layers/x.py:0", "/etc/hosts:1"])

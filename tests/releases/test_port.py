@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 
 from patcher import catalogue
-from patcher.port import Haystack, Lost, port
+from patcher.haystack import Haystack
+from patcher.port import Lost, port
 from scripts import matrix, port_eval
 
 pytestmark = pytest.mark.releases
@@ -19,7 +20,7 @@ GATE = "allreduce-fusion"
 @cache
 def lost(before: str, after: str) -> list[Lost]:
     gate = catalogue.gates("sglang")[GATE]
-    return port(gate, Haystack(matrix.inspector_of(after)), matrix.inspector_of(before), after)
+    return port(gate, Haystack(matrix.inspector_of(after)), Haystack(matrix.inspector_of(before)), after)
 
 
 @pytest.mark.parametrize(("before", "after"), BORDERS)
