@@ -6,19 +6,22 @@ import ast
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patcher.errors import SmPatchError
 from patcher.sites import View, view_of
-from patcher.traces import Kind, Spot, Trace, traces
+from patcher.traces import Kind, Spot, Trace, traces, words
 
 if TYPE_CHECKING:
     from patcher.plan import Inspector
 
 _FILES = 24
-"""How many files are read closely."""
+"""How many files are read closely, by what they hold and by how they are called."""
+_NAMED = 8
 
 
 class Haystack:
@@ -73,15 +76,28 @@ class Haystack:
         _, statements = self.spots(path, "statement") or (None, [])
         return [*conditions, *((spot, seen) for spot, seen in statements if isinstance(spot.node, ast.Expr))]
 
-    def likely_files(self, wanted: Trace) -> list[str]:
-        """The files that hold most of what a trace names, rare names first."""
+    def likely_files(self, wanted: Trace, subject: frozenset[str] = frozenset()) -> list[str]:
+        """The files that hold most of what a trace names, rare names first, and those named like the subject."""
         context = sorted(wanted.context, key=self.weight, reverse=True)[:30]
         names = {*wanted.names, *wanted.effects, wanted.within.rpartition(".")[2], *context} - {""}
         weights = {name.encode(): self.weight(name) for name in names}
         scores = {path: sum(w for name, w in weights.items() if name in data) for path, data in self.files.items()}
         ranked = sorted((path for path, score in scores.items() if score), key=lambda p: -scores[p])
         same = [wanted.path] if wanted.path in self.files else []
-        return list(dict.fromkeys((*same, *ranked[:_FILES])))
+        return list(dict.fromkeys((*same, *ranked[:_FILES], *self._named(subject))))
+
+    def _named(self, subject: frozenset[str]) -> list[str]:
+        """The files whose paths have the most words of the subject, those of few paths counting more."""
+        counts = Counter(word for told in self._told.values() for word in told & subject)
+        scores = {
+            path: sum(math.log((len(self._told) + 1) / (counts[word] + 1)) for word in told & subject)
+            for path, told in self._told.items()
+        }
+        return sorted((path for path, score in scores.items() if score), key=lambda p: -scores[p])[:_NAMED]
+
+    @cached_property
+    def _told(self) -> dict[str, frozenset[str]]:
+        return {path: words(path.removesuffix(".py")) for path in self.files}
 
 
 def _files(root: str, package: str) -> Iterator[tuple[str, bytes]]:

@@ -92,20 +92,28 @@ class Likeness:
 
 
 def _agreement(wanted: Trace, known: Trace) -> float:
-    """How alike the sets of GPUs are that two conditions hold for and do not, the less alike of both.
+    """How alike two conditions part the GPUs in those that they never hold for and the rest.
 
-    A condition that tells no GPUs apart is not like one that does.
+    A condition that tells no GPUs apart is not like one that does. One that holds where the other does not (``if not
+    P: raise`` for ``return P``) parts them all the same, but is a little less alike.
     """
     if wanted.decides and not known.decides:
         return 0.0
-    alike = 1.0
-    for never in (True, False):
-        mine, theirs = (
-            {n for n, outcome in enumerate(t.truths) if (outcome is Truth.NEVER) is never} for t in (wanted, known)
-        )
-        if mine | theirs:
-            alike = min(alike, len(mine & theirs) / len(mine | theirs))
-    return alike
+    mine, theirs = (
+        [{n for n, outcome in enumerate(t.truths) if (outcome is Truth.NEVER) is never} for never in (True, False)]
+        for t in (wanted, known)
+    )
+    alike, turned = (
+        min(_overlap(left, right) for left, right in zip(mine, sides, strict=True)) for sides in (theirs, theirs[::-1])
+    )
+    return max(alike, _TURNED * turned)
+
+
+_TURNED = 0.8
+
+
+def _overlap(left: set[int], right: set[int]) -> float:
+    return len(left & right) / len(left | right) if left | right else 1.0
 
 
 def _likeness(mine: frozenset[str], theirs: frozenset[str], hay: Haystack) -> float:

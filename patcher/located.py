@@ -38,7 +38,7 @@ class LocatedSite(ConditionSite):
         places = [
             self._place(condition, view, definition)
             for owner, condition, around in _placed(definition if definition is not None else view.source.tree)
-            if self._stands_here(owner, condition, around) and self._gates(self._filled(condition), view, definition)
+            if self._stands_here(owner, condition, around) and self._gates(self.filled(condition), view, definition)
         ]
         return self.exactly_one(places, view, self._what())
 
@@ -53,7 +53,7 @@ class LocatedSite(ConditionSite):
         return set(self.leads_to) <= set().union(*(mentioned(node) for node in _decided(owner, condition)))
 
     def _place(self, condition: ast.expr, view: View, definition: Definition | None) -> Place:
-        place = super()._place(self._filled(condition), view, definition)
+        place = super()._place(self.filled(condition), view, definition)
 
         def admits(world: World) -> Truth:
             admitted = place.admits(world)
@@ -62,12 +62,13 @@ class LocatedSite(ConditionSite):
 
         return replace(place, node=condition, text=ast.unparse(condition), admits=admits)
 
-    def _filled(self, condition: ast.expr) -> ast.expr:
+    def filled(self, condition: ast.expr) -> ast.expr:
         """The condition with what is given replaced by what it holds."""
         if not self.given:
             return condition
         values = {name: ast.parse(text, mode="eval").body for name, text in self.given}
-        filled: ast.expr = _Fill(values).visit(deepcopy(condition))
+        filled = _Fill(values).visit(deepcopy(condition))
+        assert isinstance(filled, ast.expr)
         return filled
 
 

@@ -18,10 +18,12 @@ from patcher.gate import Gate
 from patcher.haystack import Haystack
 from patcher.keyed import KeyedSite
 from patcher.likeness import Likeness, words_of
+from patcher.located import LocatedSite
 from patcher.plan import Inspector
 from patcher.predicate import ALL_WORLDS
 from patcher.sites import ConditionSite, Place, Site, View, mentioned
 from patcher.traces import (
+    Fill,
     Spot,
     Trace,
     bound,
@@ -95,13 +97,15 @@ Spots = set[tuple[str, int]]
 class _Wanted:
     """What is looked for: a trace in the old release.
 
-    ``read``: the same trace with the conditions that read its value. ``asks``: whether it asks for the GPU itself,
-    and not for the value of another spot. ``settled``: the code of the spots beside it; what still has that code is
-    most likely still that. ``subject``: the words that the recipe calls its gate by. ``own`` and ``foreign``: by which
-    words the gate is told from others that stood at the same place, and they from it.
+    ``fill``: what the recipe says of values that only run time knows. ``read``: the same trace with the conditions that
+    read its value. ``asks``: whether it asks for the GPU itself, and not for the value of another spot. ``settled``:
+    the code of the spots beside it; what still has that code is most likely still that. ``subject``: the words that the
+    recipe calls its gate by. ``own`` and ``foreign``: by which words the gate is told from others that stood at the
+    same place, and they from it.
     """
 
     trace: Trace
+    fill: Fill | None
     read: Trace
     asks: bool
     settled: frozenset[str]
@@ -117,14 +121,15 @@ def _wanted(
     spot, seen = next((pair for pair in known if pair[0].node is node_at(place)), (None, None))
     if view is None or spot is None or seen is None:
         return None
-    trace = replace(judged(spot, seen, view, known), declared=_declared(site))
+    fill = site.filled if isinstance(site, LocatedSite) and site.given else None
+    trace = replace(judged(spot, seen, view, known, fill), declared=_declared(site))
     links = [link for name in bound(spot) if (link := read_at(name, before.readers(trace.path), trace.within))]
     asks = all(decides_without(spot, name, view) for name in mentioned(spot.node) if telling({name}))
     settled = frozenset(ast.unparse(other.node) for other, _ in known) - {trace.text}
     mine, theirs = words(gate.id), frozenset().union(*(words(rival.id) for rival in rivals))
     subject, spoken = mine | words(gate.title), words_of(trace)
     read = reduce(merged, links, trace)
-    return _Wanted(trace, read, asks, settled, subject, mine - theirs, theirs - mine - spoken)
+    return _Wanted(trace, fill, read, asks, settled, subject, mine - theirs, theirs - mine - spoken)
 
 
 def _declared(site: Site) -> frozenset[str]:
@@ -157,15 +162,16 @@ class _Way:
 def _rank(wanted: _Wanted, hay: Haystack, before: Haystack, taken: Spots, claimed: Spots) -> list[_Way]:
     """The spots of a tree that fit, best first. ``taken``: left out. ``claimed``: known to be something else."""
     trace = wanted.trace
-    look = Likeness(trace, hay)
-    near = [(spot, seen, view) for path in hay.likely_files(trace) for spot, seen, view in _alike(trace, hay, path)]
+    look = Likeness(trace, hay, wanted.subject)
+    paths = hay.likely_files(trace, wanted.subject)
+    near = [(spot, seen, view) for path in paths for spot, seen, view in _alike(trace, hay, path)]
     near.sort(key=lambda found: -look.score(found[1]))
     heirs = {found[0]: (found, name, link) for found, name, link in _heirs(trace, hay, before)}
     ways = []
     for spot, seen, view in {f[0]: f for f in (*near[:_SPOTS], *(f for f, _, _ in heirs.values()))}.values():
         if (view.path, spot.node.lineno) not in taken:
             _, known = hay.spots(view.path, trace.kind) or (view, [])
-            meant = judged(spot, seen, view, known)
+            meant = judged(spot, seen, view, known, wanted.fill)
             ways.append(_Way(spot, view, [meant, *([merged(meant, heirs[spot][2])] if spot in heirs else [])]))
     looks = [Likeness(t, hay, wanted.subject) for t in dict.fromkeys((trace, wanted.read))]
     for look in looks:

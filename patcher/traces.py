@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -167,7 +167,11 @@ def kind_at(place: Place) -> Kind:
     return "condition" if isinstance(node, ast.expr) else "statement"
 
 
-def judged(spot: Spot, seen: Trace, view: View, known: Sequence[tuple[Spot, Trace]]) -> Trace:
+Fill = Callable[[ast.expr], ast.expr]
+"""Puts in what a recipe says of values that only run time knows."""
+
+
+def judged(spot: Spot, seen: Trace, view: View, known: Sequence[tuple[Spot, Trace]], fill: Fill | None = None) -> Trace:
     """A trace with what is dear to find out: its truths, its text, its neighbours among the file's ``known`` spots."""
     here = [(other, trace.mark) for other, trace in known if other.definition is spot.definition]
     counts = Counter(mark for _, mark in here)
@@ -176,7 +180,7 @@ def judged(spot: Spot, seen: Trace, view: View, known: Sequence[tuple[Spot, Trac
         tuple(mark for _, mark in part if counts[mark] == 1 and (mark[0] or mark[1]))
         for part in (here[:at], here[at + 1 :])
     )
-    return replace(seen, truths=truths(spot, view), text=ast.unparse(spot.node), before=before, behind=behind)
+    return replace(seen, truths=truths(spot, view, fill), text=ast.unparse(spot.node), before=before, behind=behind)
 
 
 def traces(path: str, source: Source, kind: Kind) -> list[tuple[Spot, Trace]]:
@@ -237,11 +241,12 @@ class _Forget(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def truths(spot: Spot, view: View) -> tuple[Truth, ...]:
+def truths(spot: Spot, view: View, fill: Fill | None = None) -> tuple[Truth, ...]:
     """The truth of a condition by world; nothing for other spots."""
     if spot.kind != "condition" or not isinstance(spot.node, ast.expr):
         return ()
-    return condition_truths(spot.node, view.scope(spot.definition), view.predicates)
+    node = fill(spot.node) if fill is not None else spot.node
+    return condition_truths(node, view.scope(spot.definition), view.predicates)
 
 
 def condition_truths(node: ast.expr, scope: Scope, predicates: Predicates) -> tuple[Truth, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from patcher import catalogue, literals, located, sites, values
+from patcher import catalogue, keyed, literals, located, sites, values
 from patcher.gate import Gate
 
 GUIDE = Path(__file__).parent.parent / "docs" / "writing-recipes.md"
@@ -28,7 +28,7 @@ def test_every_field_it_names_is_a_field_of_a_gate() -> None:
 
 def test_every_site_it_names_exists_and_takes_what_it_says() -> None:
     for name in _first_column("Sites"):
-        assert any(hasattr(module, name) for module in (sites, located, literals, values)), name
+        assert any(hasattr(module, name) for module in (sites, located, keyed, literals, values)), name
     names = sites.ConditionSite.__dataclass_fields__
     assert {"mentions", "decides", "refuses", "witness", "outsider"} <= set(names)
 
