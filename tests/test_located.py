@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,39 @@ def test_a_given_name_is_judged_but_never_edited(folder_of: Folder) -> None:
     assert "device_sm" in place.text
     with pytest.raises(Unrecognised):
         inspector.plan({gate_of(site): gate_of(site).direction()})
+
+
+HELD = """\
+from sglang.srt.utils import is_sm100_supported
+
+
+class Cache:
+    def __init__(self, config):
+        self.wants_fp4 = config.wants_fp4
+        assert is_sm100_supported() or not self.wants_fp4
+        if not (is_sm100_supported() and can_download("cubins")):
+            raise ValueError("no")
+"""
+
+
+@pytest.mark.parametrize(
+    ("site", "given"),
+    [
+        (LocatedSite("", FILE, "Cache.__init__", mentions=("wants_fp4",)), ("self.wants_fp4", "True")),
+        (
+            LocatedSite("", FILE, "Cache.__init__", mentions=("can_download",), refuses=True),
+            ("can_download('cubins')", "True"),
+        ),
+    ],
+)
+def test_what_an_attribute_holds_and_a_call_returns_may_be_given(
+    folder_of: Folder, site: LocatedSite, given: tuple[str, str]
+) -> None:
+    assert look(folder_of, HELD, site).place is None
+    place = look(folder_of, HELD, replace(site, given=(given,))).place
+    assert place is not None
+    assert place.admits(cuda_world(SM(10, 0))) is Truth.ALWAYS
+    assert place.admits(cuda_world(SM120)) is Truth.NEVER
 
 
 LISTED = """\

@@ -76,3 +76,13 @@ def test_the_all_reduce_fusion_is_patched_whole_on_every_release_that_has_it(rel
         assert (row["before"], row["after"], row["settled"]) == ("closed", "patched", True)
         assert row["sites"] == f"{row['edited']}/{row['edited']}"
         assert len(row["proof"]) >= 6
+
+
+def test_single_rows_are_put_into_a_matrix_in_their_place() -> None:
+    kept = {"assumed": {}, "rows": committed()["rows"], "round_trips": committed()["round_trips"]}
+    row = {**kept["rows"][100], "before": "changed"}
+    missing = {**kept, "rows": kept["rows"][:100] + kept["rows"][101:], "round_trips": kept["round_trips"][1:]}
+    whole = matrix.updated(missing, {"rows": [row], "round_trips": kept["round_trips"][:1]}, "sglang")
+    assert whole["rows"] == [*kept["rows"][:100], row, *kept["rows"][101:]]
+    assert whole["round_trips"] == kept["round_trips"]
+    assert matrix.updated(whole, {"rows": [kept["rows"][100]], "round_trips": []}, "sglang") == kept
