@@ -19,6 +19,11 @@ class MoeCutedsl(Gate):
     targets = frozenset({SM120, SM121})
     sites = (
         ConditionSite(
+            ">=0.12,<0.15",
+            "model_executor/layers/quantization/utils/flashinfer_fp4_moe.py",
+            "is_flashinfer_fp4_cutedsl_moe_available",
+        ),
+        ConditionSite(
             ">=0.15,<0.19",
             "model_executor/layers/fused_moe/flashinfer_cutedsl_moe.py",
             "FlashInferCuteDSLExperts._supports_current_device",

@@ -6,7 +6,9 @@ from patcher.sites import ConditionSite
 
 
 class MoeFlashinferCutlass(Gate):
-    """FlashInfer's CUTLASS MoE, which has a build for SM12x: admitted from 0.15.1."""
+    """FlashInfer's CUTLASS MoE, which has a build for SM12x: admitted from 0.15.1. Before 0.15 the question is asked
+    for NVFP4 alone, and from 0.11.1 on answered for SM12x as well.
+    """
 
     id = "vllm.moe-flashinfer-cutlass"
     engine = "vllm"
@@ -16,6 +18,11 @@ class MoeFlashinferCutlass(Gate):
     level = Level.REFUSED
     targets = frozenset({SM120, SM121})
     sites = (
+        ConditionSite(
+            ">=0.10.2,<0.15",
+            "model_executor/layers/quantization/utils/flashinfer_fp4_moe.py",
+            "is_flashinfer_fp4_cutlass_moe_available",
+        ),
         ConditionSite(
             ">=0.15,<0.21",
             "model_executor/layers/fused_moe/flashinfer_cutlass_moe.py",

@@ -2,6 +2,7 @@
 
 from patcher.arch import SM120, SM121
 from patcher.gate import Action, Evidence, Gate, Level
+from patcher.located import LocatedSite
 from patcher.sites import ConditionSite
 
 
@@ -18,6 +19,13 @@ class MoeTrtllmFp8(Gate):
     level = Level.REFUSED
     targets = frozenset({SM120, SM121})
     sites = (
+        LocatedSite(
+            ">=0.12,<0.17",
+            "model_executor/layers/quantization/utils/flashinfer_utils.py",
+            "get_flashinfer_moe_backend",
+            mentions=("latency",),
+            refuses=True,
+        ),
         ConditionSite(
             ">=0.17,<0.18",
             "model_executor/layers/fused_moe/experts/trtllm_fp8_moe.py",

@@ -19,6 +19,12 @@ class MoeTrtllmMxfp4(Gate):
     targets = frozenset({SM120, SM121})
     sites = (
         ConditionSite(
+            ">=0.10.2,<0.19",
+            "model_executor/layers/quantization/mxfp4.py",
+            "get_mxfp4_backend",
+            mentions=("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8",),
+        ),
+        ConditionSite(
             ">=0.19",
             "model_executor/layers/fused_moe/experts/trtllm_mxfp4_moe.py",
             "TrtLlmMxfp4ExpertsBase._supports_current_device",

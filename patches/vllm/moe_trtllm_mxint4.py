@@ -19,6 +19,11 @@ class MoeTrtllmMxint4(Gate):
     targets = frozenset({SM120, SM121})
     sites = (
         ConditionSite(
+            ">=0.16,<0.23",
+            "model_executor/layers/quantization/utils/flashinfer_mxint4_moe.py",
+            "is_flashinfer_mxint4_moe_available",
+        ),
+        ConditionSite(
             ">=0.23",
             "model_executor/layers/fused_moe/experts/trtllm_mxint4_moe.py",
             "TrtLlmMxint4ExpertsMonolithic._supports_current_device",

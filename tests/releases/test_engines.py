@@ -112,6 +112,12 @@ _NEVER_ABSENT = {
     "vllm.mla-flashinfer": "0.10.2",
     "vllm.mla-flashmla": "0.10.2",
     "vllm.mla-prefill-trtllm": "0.11.1",
+    "vllm.moe-cutedsl": "0.12.0",
+    "vllm.moe-flashinfer-cutlass": "0.10.2",
+    "vllm.moe-trtllm-fp8": "0.12.0",
+    "vllm.moe-trtllm-mxfp4": "0.10.2",
+    "vllm.moe-trtllm-mxint4": "0.16.0",
+    "vllm.moe-trtllm-nvfp4": "0.12.0",
 }
 
 
