@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from patcher.errors import SmPatchError
+from patcher.errors import SmPatchError, Unparsable
 from patcher.sites import View, view_of
 from patcher.traces import Kind, Spot, Trace, traces, words
 
@@ -67,7 +67,10 @@ class Haystack:
         """The file's spots of one kind with their traces; None where it does not parse."""
         if (path, kind) not in self._read:
             view = self.view(path)
-            self._read[path, kind] = (view, traces(path, view.source, kind)) if view else None
+            try:
+                self._read[path, kind] = (view, traces(path, view.source, kind)) if view else None
+            except Unparsable:  # a definition's body is read when it is looked into
+                self._read[path, kind] = None
         return self._read[path, kind]
 
     def readers(self, path: str) -> list[tuple[Spot, Trace]]:

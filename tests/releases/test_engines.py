@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from patcher import catalogue
@@ -56,6 +57,14 @@ def test_the_matrix_covers_every_release_gate_and_target(engine: str) -> None:
     rows = {(row["release"], row["gate"], row["sm"]) for row in committed(engine)["rows"]}
     assert rows == {(r, g, sm) for r in pinned for g in catalogue.gates(engine) for sm in ("120", "121")}
     assert [trip["release"] for trip in committed(engine)["round_trips"]] == pinned
+
+
+@pytest.mark.parametrize("engine", ["sglang", *ENGINES])
+def test_what_an_unknown_release_is_compared_with_is_the_newest_that_is_known(engine: str) -> None:
+    named = catalogue.engine_named(engine)
+    pinned = releases.versions(matrix.distribution_of(engine))
+    assert named.newest == pinned[-1]
+    assert all(SpecifierSet(named.verified).contains(version) for version in pinned)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
