@@ -109,6 +109,12 @@ class Refused(SmPatchError):
     id = "refused"
 
 
+class NothingToForce(SmPatchError):
+    """A gate that ``--force`` cannot open either: it is not there, or is shown and never edited."""
+
+    id = "nothing-to-force"
+
+
 class ProofFailed(SmPatchError):
     id = "proof-failed"
 

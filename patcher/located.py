@@ -13,8 +13,20 @@ from functools import lru_cache
 from typing import ClassVar
 
 from patcher.condition import Truth, reduce, truth
+from patcher.errors import NothingToForce, Unrecognised
+from patcher.gate import Direction
 from patcher.predicate import World
-from patcher.sites import ConditionSite, Place, View, assigned, conditions, mentioned
+from patcher.sites import (
+    ConditionSite,
+    Place,
+    Splice,
+    Target,
+    View,
+    assigned,
+    conditions,
+    deciding_predicate,
+    mentioned,
+)
 from patcher.source import Definition
 
 
@@ -25,12 +37,14 @@ class LocatedSite(ConditionSite):
     ``under``: names or strings that the tests of the ``if`` statements around it mention. ``leads_to``: those
     that what it decides mentions (the branch, the message of an assert, the targets of an assignment).
     ``given``: names, attributes (``self.x``) and calls (``f()``) whose value is known at run time only, with an
-    expression that says what it is; a condition that reads them is found and judged, but never edited.
+    expression that says what it is; a condition that is decided by them is found and judged, but never edited.
+    ``shown_only``: why another one is not either.
     """
 
     under: tuple[str, ...] = ()
     leads_to: tuple[str, ...] = ()
     given: tuple[tuple[str, str], ...] = ()
+    shown_only: str = ""
     kind: ClassVar[str] = "located"
 
     def find(self, view: View) -> list[Place]:
@@ -61,6 +75,26 @@ class LocatedSite(ConditionSite):
             return Truth.NEVER if self.refuses and admitted is Truth.DEPENDS else admitted
 
         return replace(place, node=condition, text=ast.unparse(condition), admits=admits)
+
+    def change(self, place: Place, view: View, direction: Direction, target: Target) -> list[Splice]:
+        why = self.shown_only
+        if self.given and not self._decided_here(place, view, direction, target):
+            names = ", ".join(name for name, _ in self.given)
+            why = f"the condition reads what is set while it runs ({names})"
+        if why:
+            where = f"{place.path}:{place.line}"
+            raise NothingToForce(why, where=where, hint="the gate is shown for what it says, and is never edited")
+        return super().change(place, view, direction, target)
+
+    def _decided_here(self, place: Place, view: View, direction: Direction, target: Target) -> bool:
+        """Whether a part of the condition, as it stands there, decides for the target."""
+        assert isinstance(place.node, ast.expr)
+        holds = direction.admits is not self.refuses
+        try:
+            deciding_predicate(place.node, view.scope(place.definition), view.predicates, holds, target.sms)
+        except Unrecognised:
+            return False
+        return True
 
     def filled(self, condition: ast.expr) -> ast.expr:
         """The condition with what is given replaced by what it holds."""

@@ -16,7 +16,7 @@ from patcher.arch import SM
 from patcher.checkout import local_changes
 from patcher.condition import Truth
 from patcher.environment import Installation, Recorded, Surroundings, strays
-from patcher.errors import IOFailure, LocalEdits, Refused, SmPatchError, Unrecognised
+from patcher.errors import IOFailure, LocalEdits, NothingToForce, Refused, SmPatchError, Unrecognised
 from patcher.gate import Direction, Gate, Level, State
 from patcher.plan import FileChange, GateReport, GateStep, Inspector, Plan, default_gates
 from patcher.predicate import ALL_WORLDS
@@ -408,6 +408,8 @@ class Workplace:
             if report.state in (State.PATCHED, State.OPEN) or (report.state is State.CLOSED and not report.direction):
                 already.append(report)
             elif report.gate.id in forced:
+                if report.state is State.ABSENT:
+                    raise NothingToForce(f"{report.gate.id}: {report.reason}", hint="use a release that has it")
                 by_force.append(report)
                 chosen[report.gate] = report.gate.direction()
             elif report not in acting or report.direction is None:
@@ -681,6 +683,6 @@ def _refused(report: GateReport) -> SmPatchError:
     if unmet:
         hint = f"get {unmet[0].needs}; --force {gate.id} goes ahead: {gate.risk}"
         return Refused(what, where=where, hint=hint, link=report.link)
-    if report.state is State.REFUSED:
+    if report.state in (State.REFUSED, State.ABSENT):
         return Refused(what, link=report.link)
     return Unrecognised(what, link=report.link)

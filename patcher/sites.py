@@ -333,36 +333,26 @@ def deciding_predicate(
 ) -> ast.expr:
     """The part of a condition, made of predicates only, that decides for these SMs.
 
-    ``holds``: the one part that, held true, makes the condition hold for them; else the one that, held false,
-    makes it fail (the whole condition where no part does so alone). Raises Unrecognised when there is not
-    exactly one.
+    ``holds``: the one part that, held true, makes the condition hold for them (where several do, the one that does
+    so whatever else is asked); else the one that, held false, makes it fail (the whole condition where no part does
+    so alone). Raises Unrecognised when there is not exactly one.
     """
     worlds = [cuda_world(sm) for sm in sorted(sms)]
-    held, wanted = (TRUE, False) if holds else (FALSE, True)
-    deciding = [
-        part
-        for part in predicate_parts(condition, scope, predicates)
-        if all(_decides(condition, part, held, scope, predicates, world, wanted) for world in worlds)
-    ]
+    held, wanted = (TRUE, (Truth.ALWAYS, Truth.DEPENDS)) if holds else (FALSE, (Truth.NEVER,))
+
+    def decides(part: ast.expr, wanted: Sequence[Truth]) -> bool:
+        outcomes = (truth(_reduce_with(condition, part, held, scope, predicates, world)) for world in worlds)
+        return all(outcome in wanted for outcome in outcomes)
+
+    deciding = [part for part in predicate_parts(condition, scope, predicates) if decides(part, wanted)]
+    if len(deciding) > 1 and holds:
+        deciding = [part for part in deciding if decides(part, (Truth.ALWAYS,))] or deciding
     if len(deciding) != 1 and not holds:
         return condition
     if len(deciding) != 1:
         what = f"{len(deciding)} parts of the condition decide for {', '.join(map(str, sorted(sms)))}; expected 1"
         raise Unrecognised(what, hint=_UNRECOGNISED_HINT)
     return deciding[0]
-
-
-def _decides(
-    condition: ast.expr,
-    part: ast.expr,
-    held: Formula,
-    scope: Scope,
-    predicates: Predicates,
-    world: World,
-    closes: bool,
-) -> bool:
-    outcome = truth(_reduce_with(condition, part, held, scope, predicates, world))
-    return outcome is Truth.NEVER if closes else outcome in (Truth.ALWAYS, Truth.DEPENDS)
 
 
 def _reduce_with(
@@ -638,13 +628,13 @@ def spell_target(
     raise Unrecognised(f"no way is known to write 'SM {wanted}' in this file", where=view.path)
 
 
-def _imports_before(place: Place) -> list[ast.ImportFrom]:
+def _imports_before(place: Place) -> list[ast.Import | ast.ImportFrom]:
     """The imports inside the definition that are surely made before the place is reached."""
-    found: list[ast.ImportFrom] = []
+    found: list[ast.Import | ast.ImportFrom] = []
     line = getattr(place.node, "lineno", 0)
     block = place.definition.body if place.definition else []
     while block:
-        found += [node for node in block if isinstance(node, ast.ImportFrom) and node.lineno < line]
+        found += [node for node in block if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno < line]
         around = (inner for node in block if _spans(node, line) for inner in bodies(node))
         block = next((inner for inner in around if inner[0].lineno <= line and _spans(inner[-1], line, start=0)), [])
     return found
@@ -679,7 +669,7 @@ def _admits_exactly(
 
 
 def _import_beside(
-    names: Sequence[str], view: View, at_least: int, local: Sequence[ast.ImportFrom] = ()
+    names: Sequence[str], view: View, at_least: int, local: Sequence[ast.Import | ast.ImportFrom] = ()
 ) -> tuple[Module, list[Splice]] | None:
     """An import statement of this file (or a ``local`` one) whose module also exports the names, extended by them.
 

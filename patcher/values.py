@@ -10,9 +10,11 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType, SimpleNamespace
+from math import prod
+from types import CodeType, MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
 from patcher.arch import SM
@@ -46,9 +48,28 @@ class Tensor:
     def size(self, axis: int) -> int:
         return self.shape[axis]
 
+    def is_contiguous(self) -> bool:
+        return True
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel() * self.itemsize
+
+    @property
+    def device(self) -> str:
+        return "the GPU"
+
     @property
     def dtype(self) -> str:
-        return f"dtype of {self.itemsize} bytes"
+        return dtype_of(self.itemsize)
+
+
+def dtype_of(itemsize: int) -> str:
+    """Stands in for a dtype whose elements have ``itemsize`` bytes."""
+    return f"dtype of {itemsize} bytes"
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,10 @@ class Run:
         return True
 
 
+def _nothing(world: World) -> Mapping[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True)
 class ValueCheck:
     """How a recipe checks a function's values: pure data and pure functions.
@@ -95,7 +120,8 @@ class ValueCheck:
     ``cases``: every kind of input that the function can get. ``arguments``: the stand-in arguments of one.
     ``needed``: what the launches of a run take, in the unit of ``limits``, for one case. ``limits``: the most that
     each SM has. ``varies``: the keyword arguments of a launch that the fix may change (``return``: what is given
-    back).
+    back). ``given``: stand-ins for names of the module by world, for what the source alone does not tell (settings,
+    what the driver says of a GPU).
     """
 
     cases: Sequence[Case]
@@ -103,6 +129,7 @@ class ValueCheck:
     needed: Callable[[Run, Case], int]
     limits: Mapping[SM, int]
     varies: frozenset[str]
+    given: Callable[[World], Mapping[str, Any]] = _nothing
 
     def within_limits(self, view: View, function: str, world: World) -> bool:
         """Whether every case stays within the limit of this world's SM. Raises Unrecognised."""
@@ -119,7 +146,7 @@ class ValueCheck:
 
     def runs(self, view: View, function: str, world: World) -> list[Run]:
         """Run every case in one world. Raises Unrecognised when the function cannot be run with stand-ins."""
-        return run_cases(view, function, world, [self.arguments(case) for case in self.cases])
+        return run_cases(view, function, world, [self.arguments(case) for case in self.cases], self.given(world))
 
 
 @dataclass(frozen=True)
@@ -142,7 +169,9 @@ class ValueSite(Site):
         places = []
         body = definition.body if definition is not None else []
         for number, statement in enumerate(body):
-            if set(self.names) <= all_bound(statement) and not is_guard(statement, self.body):
+            if _returns(statement) or is_guard(statement, self.body):
+                continue
+            if set(self.names) <= all_bound(statement):
                 guarded = number + 1 < len(body) and is_guard(body[number + 1], self.body)
                 places.append(self._place(statement, body[number + 1] if guarded else statement, view, definition))
         return self.exactly_one(places, view, f"statements that bind {', '.join(self.names)}")
@@ -179,16 +208,28 @@ def all_bound(statement: ast.stmt) -> set[str]:
     return {name for node in ast.walk(statement) if isinstance(node, ast.stmt) for name in bound_names(node)}
 
 
+def _returns(statement: ast.stmt) -> bool:
+    """Whether what a statement binds is never seen behind it: an ``if`` that ends by leaving the function."""
+    return isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], ast.Return)
+
+
 # -- running with stand-ins ------------------------------------------------------------------------------------
 
 
-def run_cases(view: View, function: str, world: World, cases: Sequence[Mapping[str, Any]]) -> list[Run]:
+def run_cases(
+    view: View,
+    function: str,
+    world: World,
+    cases: Sequence[Mapping[str, Any]],
+    given: Mapping[str, Any] = MappingProxyType({}),
+) -> list[Run]:
     """Run a module-level function of ``view`` in one world, once for each set of keyword arguments.
 
-    Raises Unrecognised when it does something that no stand-in covers.
+    ``given``: stand-ins for names of the module. Raises Unrecognised when the function does something that no
+    stand-in covers.
     """
     launches: list[Launch] = []
-    namespace = _namespace(view, function, world, launches)
+    namespace = _namespace(view, function, world, launches, given)
     runs = []
     for arguments in cases:
         launches.clear()
@@ -212,7 +253,7 @@ class _Kernel:
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         def launch(*args: Any, **kwargs: Any) -> None:
-            self.launches.append(Launch(self.name, grid, args, kwargs))
+            self.launches.append(Launch(self.name, grid(kwargs) if callable(grid) else grid, args, kwargs))
 
         return launch
 
@@ -253,11 +294,14 @@ _TRITON = SimpleNamespace(
 )
 
 
-def _namespace(view: View, function: str, world: World, launches: list[Launch]) -> dict[str, Any]:
+def _namespace(
+    view: View, function: str, world: World, launches: list[Launch], given: Mapping[str, Any]
+) -> dict[str, Any]:
     functions = {node.name: node for node in view.source.tree.body if isinstance(node, ast.FunctionDef)}
     if function not in functions:
         raise Unrecognised(f"{function} is not a function of the module", where=view.path)
-    namespace: dict[str, Any] = {"__builtins__": {name: getattr(builtins, name) for name in _BUILTINS}}
+    allowed = {name: getattr(builtins, name) for name in _BUILTINS}
+    namespace: dict[str, Any] = {**given, "__builtins__": allowed}
     wanted = [function]
     while wanted:
         name = wanted.pop()
@@ -265,7 +309,10 @@ def _namespace(view: View, function: str, world: World, launches: list[Launch]) 
             continue
         definition = functions.get(name)
         if definition is not None and (name == function or not definition.decorator_list):
-            code = compile(ast.Module([_filled_in(definition, view, world)], []), view.path, "exec", dont_inherit=True)
+            made = ast.Module([_filled_in(definition, view, world)], [])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)  # about values that were filled in
+                code = compile(made, view.path, "exec", dont_inherit=True)
             if _imports(code):
                 raise Unrecognised(f"{name} imports something while it runs", where=view.path)
             exec(code, namespace)  # noqa: S102
@@ -301,6 +348,7 @@ def _filled_in(definition: ast.FunctionDef, view: View, world: World) -> ast.Fun
         if isinstance(argument, ast.arg):
             argument.annotation = None
     filler = _Fill(view, world, definition)
+    made.args.defaults = [filler.visit(default) for default in made.args.defaults]
     made.body = [filler.visit(statement) for statement in made.body]
     return made
 

@@ -1,12 +1,41 @@
 """SGLang: where its names are, and how it writes "the GPU is an SM12x" from release to release."""
 
-from patcher.arch import SM120, SM121
+from collections.abc import Sequence
+
+from patcher.arch import SM, SM120, SM121
 from patcher.gate import Engine, Spelling
 
 SM12X = frozenset({SM120, SM121})
 
 SHARED_MEMORY = {SM120: 101_376, SM121: 101_376}
 """Bytes of shared memory that one block may have (cudaDevAttrMaxSharedMemoryPerBlockOptin)."""
+
+
+def _spellings(*named: str, sms: Sequence[SM]) -> tuple[Spelling, ...]:
+    """Ways to write "one of these SMs": SGLang's own names first, then what can be had in files without them.
+
+    AMD's GPUs have capabilities too, some of them 12.0, and a CPU has none to ask for: hence the guards.
+    """
+    if len(sms) == 1:
+        (sm,) = sms
+        capability, number = f"== ({sm.major}, {sm.minor})", f"== {sm}"
+    else:
+        pairs, numbers = (", ".join(texts) for texts in ([f"({sm.major}, {sm.minor})" for sm in sms], map(str, sms)))
+        capability, number = f"in ({pairs})", f"in ({numbers})"
+    capability = f"torch.cuda.get_device_capability() {capability}"
+    return tuple(
+        Spelling(text)
+        for text in (
+            *named,
+            capability,
+            f"is_cuda() and {capability}",
+            f"is_cuda() and get_device_sm() {number}",
+            f"_is_cuda and {capability}",
+            f"_is_cuda and get_device_sm() {number}",
+            f"torch.version.cuda is not None and torch.cuda.is_available() and {capability}",
+        )
+    )
+
 
 ENGINE = Engine(
     name="sglang",
@@ -20,30 +49,9 @@ ENGINE = Engine(
     version_files=("version.py", "_version.py"),
     objects={"sglang.srt.environ.envs": {}},
     spellings={
-        frozenset({SM120, SM121}): (
-            Spelling("get_platform().is_sm120"),  # from 0.5.19; the name says 120, the meaning is major 12
-            Spelling("is_sm120_supported()"),  # from 0.5.4; likewise major 12
-            Spelling("torch.cuda.get_device_capability() in ((12, 0), (12, 1))"),
-            Spelling("is_cuda() and torch.cuda.get_device_capability() in ((12, 0), (12, 1))"),
-            Spelling("is_cuda() and get_device_sm() in (120, 121)"),
-            Spelling("_is_cuda and torch.cuda.get_device_capability() in ((12, 0), (12, 1))"),
-            Spelling("_is_cuda and get_device_sm() in (120, 121)"),
-        ),
-        frozenset({SM120}): (
-            Spelling("is_sm120()"),  # from 0.5.20: exactly 12.0
-            Spelling("torch.cuda.get_device_capability() == (12, 0)"),
-            Spelling("is_cuda() and torch.cuda.get_device_capability() == (12, 0)"),
-            Spelling("is_cuda() and get_device_sm() == 120"),
-            Spelling("_is_cuda and torch.cuda.get_device_capability() == (12, 0)"),
-            Spelling("_is_cuda and get_device_sm() == 120"),
-        ),
-        frozenset({SM121}): (
-            Spelling("is_sm121()"),  # from 0.5.18: exactly 12.1
-            Spelling("torch.cuda.get_device_capability() == (12, 1)"),
-            Spelling("is_cuda() and torch.cuda.get_device_capability() == (12, 1)"),
-            Spelling("is_cuda() and get_device_sm() == 121"),
-            Spelling("_is_cuda and torch.cuda.get_device_capability() == (12, 1)"),
-            Spelling("_is_cuda and get_device_sm() == 121"),
-        ),
+        # is_sm120 of the platform and is_sm120_supported mean major 12, whatever their names say.
+        SM12X: _spellings("get_platform().is_sm120", "is_sm120_supported()", sms=(SM120, SM121)),
+        frozenset({SM120}): _spellings("is_sm120()", sms=(SM120,)),  # from 0.5.20: exactly 12.0
+        frozenset({SM121}): _spellings("is_sm121()", sms=(SM121,)),  # from 0.5.18: exactly 12.1
     },
 )

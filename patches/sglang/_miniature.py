@@ -6,6 +6,12 @@ def is_sm120_supported():
     return _major() == 12
 """
 
+_SM121 = """
+
+def is_sm121():
+    return is_cuda() and torch.cuda.get_device_capability() == (12, 1)
+"""
+
 _COMMON = """\
 from importlib.util import find_spec
 
@@ -77,3 +83,6 @@ UTILS = {
 
 # From 0.5.19: get_platform() behind a name map as well.
 PLATFORM = {**UTILS, "sglang/srt/runtime_context.py": _PLATFORM}
+
+# From 0.5.18: is_sm121 as well, which means exactly 12.1.
+EXACT = {**PLATFORM, "sglang/srt/utils/common.py": _COMMON + _SM12X + _SM121}
