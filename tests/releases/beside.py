@@ -6,6 +6,7 @@ import ast
 import copy
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from patcher.arch import SM, parse_sm
@@ -19,6 +20,13 @@ from tests.releases.linker import Linker, torch_on
 
 SMS = [parse_sm(text) for text in ("80", "90", "100", "103", "110", "120", "121")]
 TARGETS = {SM(12, 0), SM(12, 1)}
+
+
+class Settings(SimpleNamespace):
+    """Server arguments: what is not set is None, and methods give nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return None
 
 
 @cache

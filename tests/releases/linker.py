@@ -38,6 +38,8 @@ class Anything:
     def __getitem__(self, item: Any) -> Any:
         return Anything()
 
+    __iter__ = None  # it has no end
+
     def __or__(self, other: Any) -> Any:
         return Anything()
 

@@ -7,6 +7,7 @@ functions (patcher.values): names are linked from source, torch and kernels are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -317,6 +318,134 @@ def test_the_sizes_are_those_that_upstream_takes_from_0_5_9_on() -> None:
             assert sizes(lq, min(lq, 512))[3:5] == wanted
 
 
+_DOUBLE_SPARSITY = "sglang.srt.layers.attention.triton_ops.double_sparsity_attention"
+
+
+@pytest.mark.parametrize(("release", "sm"), each("0.4.6", "0.5.8.post1", "0.5.10"))
+def test_double_sparsity_fits(release: str, sm: SM) -> None:
+    kernel = Kernel()
+    stand_ins = {"triton": _TRITON, "_fwd_kernel": kernel}
+    name = "extend_attention_fwd"
+    original, patched = pair("double-sparsity-block", release, sm, _DOUBLE_SPARSITY, name, stand_ins)
+    too_large = set()
+    for lq, lv in ((64, 64), (128, 128), (192, 128), (256, 256), (576, 512)):
+        for size in (2, 4):
+            q, v, index = Tensor((64, 8, lq), size), Tensor((64, 8, lv), size), Tensor((3,), 4)
+            args = (q, q, v, v, q, v, index, index, index, index, index, 40)
+            before, after = launched(original, kernel, *args), launched(patched, kernel, *args)
+            if sm not in TARGETS:
+                assert after == before
+                continue
+            assert needed(after[1], size) <= LIMIT
+            if needed(before[1], size) > LIMIT:
+                too_large.add((lq, size))
+            kept = {key: value for key, value in after[1].items() if key not in ("BLOCK_M", "BLOCK_N")}
+            assert kept == {key: before[1][key] for key in kept}
+    assert too_large == ({(128, 4), (192, 4), (256, 2), (256, 4), (576, 2), (576, 4)} if sm in TARGETS else set())
+
+
+_CONFIG = {
+    "0.4.6": "sglang.srt.layers.moe.fused_moe_triton.fused_moe",
+    "0.5.4": "sglang.srt.layers.moe.fused_moe_triton.fused_moe_triton_config",
+    "0.5.8.post1": "sglang.srt.layers.moe.fused_moe_triton.fused_moe_triton_config",
+    "0.5.13": "sglang.srt.layers.moe.moe_runner.triton_utils.fused_moe_triton_config",
+}
+_SETTINGS = SimpleNamespace(enable_deterministic_inference=False)
+
+
+def moe_bytes(config: Mapping[str, int], size: int) -> int:
+    """Bytes of shared memory: a tile of each operand for every stage but one."""
+    tiles = config["BLOCK_SIZE_K"] * (config["BLOCK_SIZE_M"] + config["BLOCK_SIZE_N"])
+    return (config.get("num_stages", 3) - 1) * tiles * size
+
+
+@pytest.mark.parametrize(("release", "sm"), each(*_CONFIG))
+def test_the_default_tiles_of_fp8_experts_fit(release: str, sm: SM) -> None:
+    stand_ins = {"get_global_server_args": lambda: _SETTINGS}
+    functions = pair("moe-triton-fp8-config", release, sm, _CONFIG[release], "get_default_config", stand_ins)
+    too_large = 0
+    for tokens in (1, 16, 64, 128, 4096):
+        for experts in (8, 60, 128):
+            for dtype, size in (("fp8_w8a8", 1), ("int8_w8a8", 1), ("int8_w8a16", 2), ("float32", 4), (None, 2)):
+                for blocks in (None, [128, 128]):
+                    args = (tokens, experts, 768, 2048, 8, dtype, False, blocks)
+                    before, after = (function(*args) for function in functions)
+                    if sm not in TARGETS or dtype != "fp8_w8a8" or blocks:
+                        assert after == before
+                        continue
+                    assert moe_bytes(after, size) <= LIMIT
+                    too_large += moe_bytes(before, size) > LIMIT
+                    assert after == upstream_default(tokens, experts)
+    assert (too_large > 0) is (sm in TARGETS)
+
+
+@cache
+def _config_of_0_5_14() -> Callable[..., dict[str, int]]:
+    module = "sglang.srt.layers.moe.moe_runner.triton_utils.fused_moe_triton_config"
+    names = {
+        "torch": torch_on(SM120),
+        "get_global_server_args": lambda: _SETTINGS,
+        "_get_cuda_shared_memory_per_block_optin": lambda: LIMIT,
+    }
+    function: Callable[..., dict[str, int]] = Linker(releases.unpacked("sglang", "0.5.14"), "sglang", names).get(
+        module, "get_default_config"
+    )
+    return function
+
+
+def upstream_default(tokens: int, experts: int) -> dict[str, int]:
+    """What upstream gives a GPU with 101,376 bytes from 0.5.14 on."""
+    return _config_of_0_5_14()(tokens, experts, 768, 2048, 8, "fp8_w8a8", False, None)
+
+
+_INKLING = {
+    "0.5.16": ("sglang.srt.layers.moe.moe_runner.triton_utils.inkling_moe", TARGETS),
+    "0.5.18": ("sglang.kernels.ops.moe.inkling_moe", {SM120}),
+    "0.5.23": ("sglang.kernels.ops.moe.inkling_moe", {SM120}),
+}
+
+
+class Operand(Tensor):
+    """A tensor with the dtype and the size that Inkling's grouped GEMM asks about."""
+
+    nbytes = 1024
+    device = "cuda"
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(shape, 2)
+        self.dtype = "bfloat16"
+
+    def is_contiguous(self) -> bool:
+        return True
+
+    def numel(self) -> int:
+        return 300
+
+
+@pytest.mark.parametrize(("release", "sm"), each(*_INKLING))
+def test_the_grouped_gemm_of_inkling_fits(release: str, sm: SM) -> None:
+    module, wrong = _INKLING[release]
+    kernel = Kernel()
+    profiler = SimpleNamespace(record_function=lambda name: nullcontext())
+    torch = torch_on(sm, profiler=profiler, empty=lambda shape, **more: Operand(shape), float32="float32")
+    stand_ins = {"triton": _TRITON, "_grouped_gemm_kernel": kernel, "torch": torch}
+    functions = pair("inkling-grouped-gemm-stages", release, sm, module, "grouped_gemm_triton", stand_ins)
+    for rows, stages in ((16, 4), (128, 3)):
+        a, b, index = Operand((64, 4096)), Operand((256, 4096, 4096)), Operand((257,))
+        launches = [launched(f, kernel, a, b, 256, index, index, index, index, rows)[1] for f in functions]
+        for launch in launches:
+            for name in "ABC":
+                launch.pop(name)
+        before, after = launches
+        assert before["num_stages"] == (3 if sm not in wrong and sm in TARGETS else stages)
+        if sm in TARGETS:
+            assert (moe_bytes(before, 2) > LIMIT) is (sm in wrong and rows == 16)
+            assert moe_bytes(after, 2) <= LIMIT
+            assert after == {**before, "num_stages": 3}
+        else:
+            assert after == before
+
+
 # -- borders -----------------------------------------------------------------------------------------------------------
 
 BORDERS = [
@@ -330,6 +459,11 @@ BORDERS = [
     ("moe-fp8-cutlass", "121", "0.5.9", State.CLOSED, "0.5.10", State.TOO_OPEN),
     ("mxfp4-gptoss-moe", "120", "0.5.4.post1", State.CLOSED, "0.5.4.post2", State.TOO_OPEN),
     ("mxfp4-gptoss-moe", "120", "0.5.9", State.TOO_OPEN, "0.5.10", State.CLOSED),
+    ("moe-triton-fp8-config", "121", "0.5.13.post1", State.CLOSED, "0.5.14", State.OPEN),
+    ("inkling-grouped-gemm-stages", "120", "0.5.17", State.CLOSED, "0.5.18", State.CLOSED),
+    ("inkling-grouped-gemm-stages", "121", "0.5.17", State.CLOSED, "0.5.18", State.OPEN),
+    ("gemm-fp8-per-tensor", "120", "0.5.16", State.CLOSED, "0.5.17", State.OPEN),
+    ("diffusion-attention-default", "120", "0.5.6.post2", State.TOO_OPEN, "0.5.7", State.ABSENT),
     ("gemm-fp8-block-auto", "120", "0.5.9", State.TOO_OPEN, "0.5.10", State.CLOSED),
     ("gemm-fused-a", "120", "0.5.4.post1", State.TOO_OPEN, "0.5.4.post2", State.REFUSED),
     ("gemm-fused-a", "120", "0.5.14", State.REFUSED, "0.5.15", State.OPEN),

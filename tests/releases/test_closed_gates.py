@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from patcher.arch import SM
-from tests.releases.beside import SMS, TARGETS, outcome, pair
+from tests.releases.beside import SMS, TARGETS, Settings, outcome, pair
 from tests.releases.linker import torch_on
 
 pytestmark = pytest.mark.releases
@@ -16,13 +16,6 @@ pytestmark = pytest.mark.releases
 OVERRIDES = "sglang.srt.arg_groups.overrides"
 ARGS = "sglang.srt.server_args"
 COMPATIBILITY = "ServerArgs._handle_attention_backend_compatibility"
-
-
-class Settings(SimpleNamespace):
-    """Server arguments: what is not set is None, and methods give nothing."""
-
-    def __getattr__(self, name: str) -> Any:
-        return None
 
 
 MLA = {
@@ -220,3 +213,27 @@ def test_cutlass_mla_is_refused_at_start_up(release: str, sm: SM) -> None:
         else:
             assert after == before
             assert not isinstance(after, tuple)
+
+
+@pytest.mark.parametrize("release", ["0.5.5", "0.5.5.post3", "0.5.6.post2"])
+@pytest.mark.parametrize("sm", SMS, ids=str)
+def test_diffusion_models_do_not_take_flash_attention(release: str, sm: SM) -> None:
+    module, name = "sglang.multimodal_gen.runtime.platforms.cuda", "CudaPlatformBase.get_attn_backend_cls_str"
+    backends = "sglang.multimodal_gen.runtime.layers.attention.backends"
+    flash = SimpleNamespace(get_supported_head_sizes=lambda: [64, 128])
+    torch = torch_on(sm, bfloat16="bfloat16", float16="float16", float32="float32")
+    stand_ins = {"torch": torch, "FlashAttentionBackend": flash, "set_fa_ver": lambda version: None}
+    functions = pair("diffusion-attention-default", release, sm, module, name, stand_ins)
+    platform = SimpleNamespace(
+        has_device_capability=lambda least: sm >= SM(least // 10, least % 10), device_name="cuda", device_type="cuda"
+    )
+    taken = set()
+    for head, dtype in ((64, "bfloat16"), (128, "float16"), (80, "bfloat16"), (128, "float32")):
+        before, after = (outcome(function, platform, None, head, dtype) for function in functions)
+        assert isinstance(before, str), before
+        taken.add(before)
+        if sm in TARGETS:
+            assert after == f"{backends}.sdpa.SDPABackend"
+        else:
+            assert after == before
+    assert (f"{backends}.flash_attn.FlashAttentionBackend" in taken) is not (release == "0.5.5" and sm.major == 10)

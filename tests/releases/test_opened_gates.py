@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from patcher.arch import SM
-from tests.releases.beside import SMS, TARGETS, outcome, pair
+from tests.releases.beside import SMS, TARGETS, Settings, outcome, pair
 from tests.releases.linker import Anything, torch_on
 
 pytestmark = pytest.mark.releases
@@ -140,3 +140,84 @@ def test_the_default_of_gpt_oss(release: str, sm: SM) -> None:
         assert after == {**before, "attention_backend": "trtllm_mha"}
     else:
         assert after == before
+
+
+VISION = "sglang.srt.layers.attention.vision"
+
+
+@pytest.mark.parametrize("release", ["0.5.18", "0.5.20", "0.5.23"])
+@pytest.mark.parametrize("sm", SMS, ids=str)
+def test_vision_towers_get_fa4(release: str, sm: SM) -> None:
+    name = "VisionAttention._determine_attention_backend"
+    absent = SimpleNamespace(is_available=lambda: False)
+    torch = torch_on(sm, xpu=absent, npu=absent, hpu=absent, musa=absent)
+    for asked in (None, "sdpa"):
+        stand_ins = {"torch": torch, "get_mm": lambda asked=asked: SimpleNamespace(mm_attention_backend=asked)}
+        functions = pair("vision-attention-fa4", release, sm, VISION, name, stand_ins)
+        for passed in (None, "triton_attn"):
+            before, after = (function(SimpleNamespace(), passed) for function in functions)
+            if sm in TARGETS and asked is passed is None:
+                assert (before, after) == ("triton_attn", "fa4")
+            else:
+                assert after == before == (asked or passed or before)
+    assert functions[0](SimpleNamespace(), None) == "sdpa"
+
+
+LINEAR = {
+    "0.5.11": (ARGS, "ServerArgs._handle_linear_attn_backend"),
+    "0.5.18": (ARGS, "ServerArgs._handle_linear_attn_backend"),
+    "0.5.23": ("sglang.srt.arg_groups.attention_hook", "handle_linear_attn_backend"),
+}
+
+
+@pytest.mark.parametrize("release", LINEAR)
+@pytest.mark.parametrize("sm", SMS, ids=str)
+def test_linear_attention_decodes_through_flashinfer_where_the_state_is_bf16(release: str, sm: SM) -> None:
+    stand_ins = {
+        "resolving_view": lambda settings: settings,
+        "declare_resolution": lambda settings, where, **chosen: vars(settings).update(chosen),
+        "pp_spec_stable_rows_enabled": lambda: False,
+    }
+    functions = pair("linear-attention-flashinfer", release, sm, *LINEAR[release], stand_ins)
+    for asked in (None, "triton"):
+        for dtype in ("bfloat16", "float32"):
+            results = []
+            for function in functions:
+                settings = Settings(
+                    linear_attn_decode_backend=asked, linear_attn_backend="triton", mamba_ssm_dtype=dtype
+                )
+                results.append((outcome(function, settings), settings.linear_attn_decode_backend))
+            before, after = results
+            if sm in TARGETS and asked is None and dtype == "bfloat16":
+                assert (before[1], after) == (None, (None, "flashinfer"))
+            else:
+                assert after == before
+                assert after == (
+                    None,
+                    "flashinfer" if asked is None and sm.major == 10 and dtype == "bfloat16" else asked,
+                )
+
+
+MODELOPT = "sglang.srt.layers.quantization.modelopt_quant"
+
+
+@pytest.mark.parametrize("release", ["0.5.14", "0.5.16"])
+@pytest.mark.parametrize("sm", SMS, ids=str)
+def test_layers_with_one_scale_use_the_gemm_of_flashinfer(release: str, sm: SM) -> None:
+    for available in (True, False):
+        stand_ins = {
+            "is_flashinfer_available": lambda available=available: available,
+            "cutlass_fp8_supported": lambda: True,
+            "super": lambda: SimpleNamespace(__init__=lambda: None),
+            "can_auto_enable_marlin_fp8": lambda: False,
+            "envs": Anything(),
+        }
+        name = "ModelOptFp8LinearMethod.__init__"
+        held = []
+        for function in pair("gemm-fp8-per-tensor", release, sm, MODELOPT, name, stand_ins):
+            method = SimpleNamespace()
+            function(method, "config")
+            held.append(method.enable_flashinfer_bmm)
+        before, after = held
+        assert before is (available and sm.major == 10)
+        assert after is (available and (sm in TARGETS or sm.major == 10))
