@@ -237,3 +237,32 @@ def test_diffusion_models_do_not_take_flash_attention(release: str, sm: SM) -> N
         else:
             assert after == before
     assert (f"{backends}.flash_attn.FlashAttentionBackend" in taken) is not (release == "0.5.5" and sm.major == 10)
+
+
+FA3 = {
+    "0.5.15": [(OVERRIDES, "_olmo2_overrides")],
+    "0.5.18": [(OVERRIDES, "_olmo2_overrides")],
+    "0.5.23": [
+        ("sglang.srt.arg_groups.model_overrides.olmo2", "_olmo2_overrides"),
+        ("sglang.srt.arg_groups.model_overrides.exaone", "_exaone_overrides"),
+    ],
+}
+
+
+@pytest.mark.parametrize("release", FA3)
+@pytest.mark.parametrize("sm", SMS, ids=str)
+def test_the_default_of_olmo_is_not_fa3(release: str, sm: SM) -> None:
+    stand_ins = {"resolving_view": lambda settings: settings, "is_npu": lambda: False}
+    for module, name in FA3[release]:
+        functions = pair("attention-fa3-default", release, sm, module, name, stand_ins)
+        model = SimpleNamespace(architectures=["Olmo3ForCausalLM"], sliding_window_pattern="LLLG")
+        for asked in (None, "flashinfer"):
+            settings = Settings(attention_backend=asked)
+            before, after = (outcome(function, settings, model) for function in functions)
+            assert isinstance(before, dict), before
+            if sm in TARGETS and asked is None:
+                assert before["attention_backend"] == "fa3"
+                assert after == {**before, "attention_backend": "triton"}
+            else:
+                assert after == before
+                assert asked is None or "attention_backend" not in after
