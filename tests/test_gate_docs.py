@@ -6,6 +6,7 @@ import pytest
 
 from patcher import catalogue
 from patcher.gate import Gate
+from patches.sglang._left_out import LEFT_OUT, Why
 from scripts import gate_docs
 
 GATES = [gate for engine in catalogue.engines() for gate in catalogue.gates(engine).values()]
@@ -13,6 +14,13 @@ GATES = [gate for engine in catalogue.engines() for gate in catalogue.gates(engi
 
 def test_the_committed_pages_are_current() -> None:
     assert gate_docs.stale() == [], "run: python -m scripts.gate_docs"
+
+
+def test_what_is_no_gate_names_gates_that_are() -> None:
+    known = {gate.id for gate in GATES}
+    for entry in LEFT_OUT:
+        assert set(entry.gates) <= known
+        assert entry.gates or entry.why is not Why.FOLLOWS
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.id)

@@ -175,7 +175,7 @@ LINEAR = {
 def test_linear_attention_decodes_through_flashinfer_where_the_state_is_bf16(release: str, sm: SM) -> None:
     stand_ins = {
         "resolving_view": lambda settings: settings,
-        "declare_resolution": lambda settings, where, **chosen: vars(settings).update(chosen),
+        "declare_resolution": lambda settings, where, **chosen: settings.__dict__.update(chosen),
         "pp_spec_stable_rows_enabled": lambda: False,
     }
     functions = pair("linear-attention-flashinfer", release, sm, *LINEAR[release], stand_ins)
