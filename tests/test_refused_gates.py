@@ -96,3 +96,37 @@ def test_code_that_the_release_has_not_is_named_with_the_release_that_has_it(tmp
     assert result.exit_code == 3
     assert "SGLang >=0.5.16" in result.stderr and "SGLang 0.5.14" in result.stderr
     assert snapshot(root) == before
+
+
+def test_a_gate_that_is_not_there_cannot_be_forced(root: Path) -> None:
+    before = snapshot(root)
+    for gate in ("lora-moe", "attention-trtllm-mla-prefill"):
+        result = run("apply", "--sm", "120", "--force", gate, root=install(root.parent / f"old-{gate}", "0.4.6"))
+        assert result.exit_code == 3
+        assert f"{gate}: SGLang 0.4.6 has no such gate" in result.stderr
+        assert "use a release that has it" in result.stderr
+    assert snapshot(root) == before
+
+
+_HOOK = "sglang/srt/arg_groups/attention_hook.py"
+_CHECK = """\
+from sglang.srt.runtime_context import get_platform
+
+
+def handle_attention_backend_compatibility(cfg, prefill_backend):
+    if prefill_backend == "trtllm_mha" and get_platform().is_sm120 and cfg.kv_cache_dtype == "fp8_e4m3":
+        raise ValueError("no kernel for an fp8 KV cache")
+"""
+
+
+def test_a_gate_that_is_only_shown_cannot_be_forced(tmp_path: Path) -> None:
+    root = install(tmp_path / "site", files={**mini.PLATFORM, _HOOK: _CHECK})
+    before = snapshot(root)
+    gate = "attention-trtllm-mha-fp8-prefill"
+    result = run("apply", "--sm", "120", "--force", gate, root=root)
+    assert result.exit_code == 3
+    assert "behind the check there is no other kernel" in result.stderr and "never edited" in result.stderr
+    assert snapshot(root) == before
+    _, data = run_json("status", "--sm", "120", "--all", root=root)
+    shown = next(g for g in data["installations"][0]["gates"] if g["gate"] == gate)
+    assert shown["state"] == "refused"
