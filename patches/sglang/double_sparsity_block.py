@@ -7,6 +7,7 @@ from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.values import Case, Run, Tensor, ValueCheck, ValueSite
 from patches.sglang import SHARED_MEMORY, SM12X
 from patches.sglang import _miniature as mini
+from patches.sglang._shared_memory import of_attention
 
 _FILE = "srt/layers/attention/triton_ops/double_sparsity_attention.py"
 _NAMES = ("BLOCK_M", "BLOCK_N")
@@ -21,14 +22,8 @@ while BLOCK_M > 16 and q_extend.element_size() * (
 
 
 def _bytes(run: Run, case: Case) -> int:
-    """Shared memory in bytes: the query tile, the larger of a key and a value tile, and the scores.
-
-    This is what the compiler asks for (triton 3.5, built for sm_120), or more.
-    """
     (launch,) = run.launches
-    names = ("BLOCK_M", "BLOCK_N", "BLOCK_DMODEL", "BLOCK_DPE", "BLOCK_DV")
-    m, n, dmodel, dpe, dv = (launch.kwargs[name] for name in names)
-    return int(case["itemsize"] * (m * (dmodel + dpe) + n * max(dmodel, dv) + m * n))
+    return of_attention(launch.kwargs, case["itemsize"])
 
 
 def _arguments(case: Case) -> Mapping[str, Any]:

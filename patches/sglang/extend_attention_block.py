@@ -7,6 +7,7 @@ from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.values import Case, Run, Tensor, ValueCheck, ValueSite
 from patches.sglang import SHARED_MEMORY, SM12X
 from patches.sglang import _miniature as mini
+from patches.sglang._shared_memory import of_attention
 
 _OLD = "srt/layers/attention/triton_ops/extend_attention.py"
 _NEW = "kernels/ops/attention/extend_attention.py"
@@ -29,23 +30,14 @@ _SHAPES += [(256, 256), (288, 256), (512, 512), (576, 512)]
 _CASES = [{"Lq": q, "Lv": v, "itemsize": size} for q, v in _SHAPES for size in (2, 4)]
 
 
-def _tile_bytes(m: int, n: int, dmodel: int, dpe: int, dv: int) -> int:
-    """Shared memory in elements: the query tile, the larger of a key and a value tile, and the scores.
-
-    Times the element size, this is what the compiler asks for (triton 3.5 and 3.6, built for sm_120), or more.
-    """
-    return m * (dmodel + dpe) + n * max(dmodel, dv) + m * n
-
-
 def _of_launch(run: Run, case: Case) -> int:
     (launch,) = run.launches
-    names = ("BLOCK_M", "BLOCK_N", "BLOCK_DMODEL", "BLOCK_DPE", "BLOCK_DV")
-    return int(case["itemsize"]) * _tile_bytes(*(launch.kwargs[name] for name in names))
+    return of_attention(launch.kwargs, case["itemsize"])
 
 
 def _of_helper(run: Run, case: Case) -> int:
-    dmodel, dpe, dv, m, n, _ = run.result
-    return int(case["itemsize"]) * _tile_bytes(m, n, dmodel, dpe, dv)
+    names = ("BLOCK_DMODEL", "BLOCK_DPE", "BLOCK_DV", "BLOCK_M", "BLOCK_N")
+    return of_attention(dict(zip(names, run.result, strict=False)), case["itemsize"])
 
 
 def _extend_arguments(case: Case) -> Mapping[str, Any]:

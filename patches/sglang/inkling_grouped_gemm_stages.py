@@ -11,6 +11,7 @@ from patcher.predicate import World
 from patcher.values import Case, Run, Tensor, ValueCheck, ValueSite, dtype_of
 from patches.sglang import SHARED_MEMORY, SM12X
 from patches.sglang import _miniature as mini
+from patches.sglang._shared_memory import of_pipelined_matmul
 
 _OLD = "srt/layers/moe/moe_runner/triton_utils/inkling_moe.py"
 _NEW = "kernels/ops/moe/inkling_moe.py"
@@ -36,13 +37,8 @@ def _arguments(case: Case) -> Mapping[str, Any]:
 
 
 def _bytes(run: Run, case: Case) -> int:
-    """Shared memory in bytes: a tile of each operand for every stage but one.
-
-    This is what the compiler asks for (triton 3.5, built for sm_120), to the byte.
-    """
     (launch,) = run.launches
-    m, n, k = (launch.kwargs[f"BLOCK_SIZE_{name}"] for name in "MNK")
-    return int((launch.kwargs["num_stages"] - 1) * k * (m + n) * case["itemsize"])
+    return of_pipelined_matmul(launch.kwargs, case["itemsize"])
 
 
 def _given(world: World) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from patcher.predicate import World
 from patcher.values import Case, Run, ValueCheck, ValueSite
 from patches.sglang import SHARED_MEMORY, SM12X
 from patches.sglang import _miniature as mini
+from patches.sglang._shared_memory import of_pipelined_matmul
 
 _FIRST = "srt/layers/moe/fused_moe_triton/fused_moe.py"
 _SECOND = "srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py"
@@ -29,18 +30,10 @@ if dtype == "fp8_w8a8" and block_shape is None:
 """
 
 _ITEMSIZE = {"fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 2, "float32": 4, None: 2}
-_STAGES = 3  # what triton takes where a config does not say
 
 
 def _bytes(run: Run, case: Case) -> int:
-    """Shared memory in bytes: a tile of each operand for every stage but one.
-
-    This is what the compiler asks for (triton 3.5, built for sm_120), to the byte.
-    """
-    config = run.result
-    stages = config.get("num_stages", _STAGES)
-    tiles = config["BLOCK_SIZE_K"] * (config["BLOCK_SIZE_M"] + config["BLOCK_SIZE_N"])
-    return int((stages - 1) * tiles * _ITEMSIZE[case["dtype"]])
+    return of_pipelined_matmul(run.result, _ITEMSIZE[case["dtype"]])
 
 
 def _given(world: World) -> Mapping[str, Any]:
