@@ -378,6 +378,6 @@ class _Fill(ast.NodeTransformer):
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return all(_is_plain(part) for part in value)
     return value is None or isinstance(value, bool | int | float | str)

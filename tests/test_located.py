@@ -10,7 +10,7 @@ import pytest
 
 from patcher.arch import SM, SM120, SM121
 from patcher.condition import Truth
-from patcher.errors import Unrecognised
+from patcher.errors import NothingToForce, Unrecognised
 from patcher.located import AcceptsSite, LocatedSite
 from patcher.plan import SiteReport
 from patcher.predicate import World, cuda_world
@@ -137,7 +137,37 @@ def test_a_given_name_is_judged_but_never_edited(folder_of: Folder) -> None:
         Truth.NEVER,
     ]
     assert "device_sm" in place.text
-    with pytest.raises(Unrecognised):
+    with pytest.raises(NothingToForce, match=r"set while it runs \(device_sm\)"):
+        inspector.plan({gate_of(site): gate_of(site).direction()})
+
+
+KNOWN = """\
+import torch
+
+from sglang.srt.utils import get_device_sm, is_sm120_supported
+
+
+class Backend:
+    def choose(self, size):
+        device_sm = get_device_sm()
+        self.dense = device_sm == 90 or 100 <= device_sm < 110
+"""
+
+
+def test_a_given_name_that_the_source_tells_as_well_is_edited(folder_of: Folder) -> None:
+    site = LocatedSite("", FILE, "Backend.choose", leads_to=("dense",), given=(("device_sm", HOLDS),))
+    gate = gate_of(site)
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: KNOWN}))
+    (change,) = inspector.plan({gate: gate.direction()}).changes.values()
+    assert b"is_sm120_supported()" in change.after
+
+
+def test_a_place_that_is_only_shown_says_why(folder_of: Folder) -> None:
+    site = LocatedSite("", FILE, "Backend.choose", leads_to=("dense",), shown_only="nothing is behind it")
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: KNOWN}))
+    place = inspector.find(site).place
+    assert place is not None and place.admits(cuda_world(SM120)) is Truth.NEVER
+    with pytest.raises(NothingToForce, match="nothing is behind it"):
         inspector.plan({gate_of(site): gate_of(site).direction()})
 
 

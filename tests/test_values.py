@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from patcher.arch import SM, SM120, SM121
 from patcher.errors import ProofFailed, Unrecognised
 from patcher.gate import Action, Direction, State
-from patcher.predicate import ALL_WORLDS, cuda_world
+from patcher.predicate import ALL_WORLDS, World, cuda_world
 from patcher.proof import Claim, prove
 from patcher.values import Run, Tensor, ValueCheck, ValueSite, run_cases
 from patches.sglang import SM12X
@@ -164,3 +167,65 @@ def test_what_cannot_be_run_is_unrecognised(line: str, why: str, folder_of: Fold
     assert inspector.report(_GATE, SM120).state is State.UNRECOGNISED
     with pytest.raises(Unrecognised, match=why):
         _CHECK.within_limits(inspector.view(_SITE), "launch", cuda_world(SM(12, 0)))
+
+
+_SETTINGS = """\
+import torch
+import triton
+
+from sglang.srt.utils import is_sm120_supported
+
+DEFAULT = 128
+
+
+@triton.jit
+def _kernel(x, BLOCK):
+    pass
+
+
+def settings():
+    raise RuntimeError("there is no server")
+
+
+def most():
+    return torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+
+
+def launch(x, most_rows=DEFAULT):
+    if settings().exact:
+        BLOCK = 1
+        return BLOCK
+    BLOCK = most_rows if (most() or 0) > 100 else 16
+    _kernel[lambda META: (triton.cdiv(x.shape[0], META["BLOCK"]),)](x, BLOCK=BLOCK)
+"""
+
+
+def test_settings_and_what_the_driver_says_are_given_by_world(folder_of: Folder) -> None:
+    def given(world: World) -> Mapping[str, Any]:
+        return {"settings": lambda: SimpleNamespace(exact=False), "most": lambda: 99 if world.sm == SM120 else 228}
+
+    check = replace(_CHECK, given=given)
+    site = replace(_SITE, check=check)
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: _SETTINGS}))
+    view = inspector.view(site)
+
+    def launched(sm: SM) -> tuple[Any, int]:
+        (run, _) = check.runs(view, "launch", cuda_world(sm))
+        (launch,) = run.launches
+        return launch.grid, launch.kwargs["BLOCK"]
+
+    # The default of the argument and the grid, which is a function, are what they come to.
+    assert launched(SM120) == ((7,), 16)
+    assert launched(SM(9, 0)) == ((1,), 128)
+
+
+def test_what_is_bound_on_the_way_out_is_not_the_place(folder_of: Folder) -> None:
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: _SETTINGS}))
+    place = inspector.find(_SITE).place
+    assert place is not None and place.text.startswith("BLOCK = most_rows")
+
+
+def test_without_them_it_is_not_recognised(folder_of: Folder) -> None:
+    view = inspect(folder_of({**mini.UTILS, IN_TREE: _SETTINGS})).view(_SITE)
+    (run, _) = _CHECK.runs(view, "launch", cuda_world(SM120))
+    assert run.raised == "RuntimeError"
