@@ -23,7 +23,18 @@ from patcher.condition import Truth
 from patcher.errors import SmPatchError, Unrecognised
 from patcher.gate import Direction
 from patcher.predicate import UNKNOWN, Raises, Scope, World
-from patcher.sites import Place, Site, Splice, Target, View, guard_text, indent_step, is_guard, spell_target
+from patcher.sites import (
+    Place,
+    Site,
+    Splice,
+    Target,
+    View,
+    guard_text,
+    indent_step,
+    is_guard,
+    mentioned,
+    spell_target,
+)
 from patcher.source import Definition
 
 Case = Mapping[str, Any]
@@ -47,6 +58,13 @@ class Tensor:
 
     def size(self, axis: int) -> int:
         return self.shape[axis]
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
 
     def is_contiguous(self) -> bool:
         return True
@@ -153,7 +171,8 @@ class ValueCheck:
 class ValueSite(Site):
     """Values that a function chooses by SM: behind the statement that binds ``names``, the targets get their own.
 
-    ``body`` is source of the recipe's own, unindented, that assigns ``names`` and nothing else.
+    ``body`` is source of the recipe's own, unindented, that assigns ``names`` and nothing else. ``inside``: names that
+    the test of the ``if`` around the statement mentions; without it the statement stands in the function's own body.
     """
 
     versions: str
@@ -162,19 +181,27 @@ class ValueSite(Site):
     names: tuple[str, ...]
     body: str
     check: ValueCheck
+    inside: tuple[str, ...] = ()
     kind: ClassVar[str] = "value"
 
     def find(self, view: View) -> list[Place]:
         definition = self.definition(view)
         places = []
-        body = definition.body if definition is not None else []
-        for number, statement in enumerate(body):
-            if _returns(statement) or is_guard(statement, self.body):
-                continue
-            if set(self.names) <= all_bound(statement):
-                guarded = number + 1 < len(body) and is_guard(body[number + 1], self.body)
-                places.append(self._place(statement, body[number + 1] if guarded else statement, view, definition))
+        for body in self._bodies(definition):
+            for number, statement in enumerate(body):
+                if _returns(statement) or is_guard(statement, self.body):
+                    continue
+                if set(self.names) <= all_bound(statement):
+                    guarded = number + 1 < len(body) and is_guard(body[number + 1], self.body)
+                    shown = body[number + 1] if guarded else statement
+                    places.append(self._place(statement, shown, view, definition))
         return self.exactly_one(places, view, f"statements that bind {', '.join(self.names)}")
+
+    def _bodies(self, definition: Definition | None) -> list[list[ast.stmt]]:
+        body = definition.body if definition is not None else []
+        if not self.inside:
+            return [body]
+        return [n.body for n in body if isinstance(n, ast.If) and set(self.inside) <= mentioned(n.test)]
 
     def _place(self, statement: ast.stmt, shown: ast.stmt, view: View, definition: Definition | None) -> Place:
         def admits(world: World) -> Truth:

@@ -446,6 +446,58 @@ def test_the_grouped_gemm_of_inkling_fits(release: str, sm: SM) -> None:
             assert after == before
 
 
+_INVARIANT = "sglang.srt.batch_invariant_ops.batch_invariant_ops"
+
+
+@pytest.mark.parametrize(("release", "sm"), each("0.5.3.post3", "0.5.8.post1", "0.5.23"))
+def test_the_matmuls_of_deterministic_inference_fit(release: str, sm: SM) -> None:
+    kernel = Kernel()
+    sizes = {"bfloat16": 2, "float16": 2, "float32": 4}
+    torch = torch_on(sm, **{name: name for name in sizes})
+    torch.empty = lambda shape, device, dtype: Matrix(shape, dtype)
+    torch.cuda.get_device_properties = lambda device: SimpleNamespace(
+        major=sm.major, minor=sm.minor, multi_processor_count=48
+    )
+    stand_ins = {
+        "triton": _TRITON,
+        "torch": torch,
+        "get_device_core_count": lambda: 48,
+        "matmul_kernel_persistent": kernel,
+        "bmm_kernel_persistent": kernel,
+    }
+    names: dict[str, tuple[int, ...]] = {"_matmul_persistent_triton": (), "bmm_batch_invariant": (8,)}
+    if release.startswith("0.5.3"):
+        names = {"matmul_persistent": ()}
+    for name, batch in names.items():
+        functions = pair("batch-invariant-stages", release, sm, _INVARIANT, name, stand_ins)
+        for dtype, size in sizes.items():
+            a, b = Matrix((*batch, 64, 4096), dtype), Matrix((*batch, 4096, 1024), dtype)
+            more = (dtype,) if name.startswith("_") and release == "0.5.23" else ()
+            before, after = (launched(function, kernel, a, b, *more)[1] for function in functions)
+            needs = [moe_bytes(config, size) + 4096 * size for config in (before, after)]
+            if sm in TARGETS and dtype == "float16":
+                assert needs == [106_496, 57_344]
+                assert after == {**before, "num_stages": 2}
+            else:
+                assert after == before
+                assert sm not in TARGETS or needs[1] <= LIMIT
+
+
+class Matrix:
+    """A tensor for matmuls: a shape, a dtype by name."""
+
+    device = "cuda"
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
+
+    def stride(self, axis: int) -> int:
+        return axis + 1
+
+    def numel(self) -> int:
+        return 4096
+
+
 # -- borders -----------------------------------------------------------------------------------------------------------
 
 BORDERS = [
