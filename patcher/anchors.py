@@ -76,6 +76,21 @@ class Mentions:
 
 
 @dataclass(frozen=True)
+class Unless:
+    """What ``anchor`` finds, in a definition that mentions none of ``names`` (one that does needs no guard)."""
+
+    names: tuple[str, ...]
+    anchor: Mentions
+
+    def statements(self, view: View, definition: Definition | None) -> list[ast.stmt]:
+        root = definition if definition is not None else view.source.tree
+        return [] if set(self.names) & mentioned(root) else self.anchor.statements(view, definition)
+
+    def admits(self, statement: ast.stmt, view: View, definition: Definition | None, world: World) -> Truth:
+        return self.anchor.admits(statement, view, definition, world)
+
+
+@dataclass(frozen=True)
 class ReadsTable:
     """The first statement of the definition's own body that looks a GPU's major up in a module's table.
 

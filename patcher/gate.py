@@ -240,9 +240,13 @@ class Gate:
 
 @dataclass(frozen=True)
 class Spelling:
-    """One way to write "the GPU is one of the targets" in an engine's source."""
+    """One way to write "the GPU is one of the targets" in an engine's source.
+
+    ``last``: only where no other can be had, also not by an import.
+    """
 
     text: str
+    last: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -610,8 +610,8 @@ def spell_target(
     imported = {name for node in local for name in bound_names(node)}
     if place is not None and place.definition and view.module.owner(place.definition):
         imported |= view.predicates.receivers(place.definition)
-    for likeness in (_ALIKE, 0):  # an import of a name like it is the better place
-        for spelling in target.spellings:
+    for likeness, last in ((_ALIKE, False), (0, False), (0, True)):  # an import of a name like it is the better place
+        for spelling in (s for s in target.spellings if s.last is last):
             missing = [name for name in spelling.names if name not in view.module.bindings and name not in imported]
             scope, splices = view.scope(place.definition if place else None), list[Splice]()
             if missing:

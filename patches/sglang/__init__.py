@@ -23,18 +23,16 @@ def _spellings(*named: str, sms: Sequence[SM]) -> tuple[Spelling, ...]:
         pairs, numbers = (", ".join(texts) for texts in ([f"({sm.major}, {sm.minor})" for sm in sms], map(str, sms)))
         capability, number = f"in ({pairs})", f"in ({numbers})"
     capability = f"torch.cuda.get_device_capability() {capability}"
-    return tuple(
-        Spelling(text)
-        for text in (
-            *named,
-            capability,
-            f"is_cuda() and {capability}",
-            f"is_cuda() and get_device_sm() {number}",
-            f"_is_cuda and {capability}",
-            f"_is_cuda and get_device_sm() {number}",
-            f"torch.version.cuda is not None and torch.cuda.is_available() and {capability}",
-        )
+    texts = (
+        *named,
+        capability,
+        f"is_cuda() and {capability}",
+        f"is_cuda() and get_device_sm() {number}",
+        f"_is_cuda and {capability}",
+        f"_is_cuda and get_device_sm() {number}",
     )
+    anywhere = f"torch.version.cuda is not None and torch.cuda.is_available() and {capability}"
+    return (*map(Spelling, texts), Spelling(anywhere, last=True))
 
 
 ENGINE = Engine(

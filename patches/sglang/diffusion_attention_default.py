@@ -1,6 +1,6 @@
 """The attention backend of diffusion models, in the first releases that have them."""
 
-from patcher.anchors import Mentions
+from patcher.anchors import Mentions, Unless
 from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.sites import GuardSite
 from patches.sglang import SM12X
@@ -12,6 +12,13 @@ _BODY = """\
 logger.info("FlashAttention has no kernel for SM12x here: using Torch SDPA")
 return "sglang.multimodal_gen.runtime.layers.attention.backends.sdpa.SDPABackend"
 """
+
+
+def _site(versions: str, says: str) -> GuardSite:
+    """Before the message of who takes FlashAttention, in releases that do not ask for SM120 yet."""
+    return GuardSite(versions, _PLATFORM, _WITHIN, Unless(("is_sm120",), Mentions((says,))), _BODY, True)
+
+
 _FILE = f"sglang/{_PLATFORM}"
 _TEST = (
     "torch.version.cuda is not None and torch.cuda.is_available()"
@@ -61,23 +68,9 @@ class DiffusionAttentionDefault(Gate):
     targets = SM12X
     upstream_since = "0.5.7"
     sites = (
-        GuardSite(">=0.5.5,<0.5.5.post3", _PLATFORM, _WITHIN, Mentions(("Using fa3 backend.",)), _BODY, True),
-        GuardSite(
-            ">=0.5.5.post3,<0.5.6",
-            _PLATFORM,
-            _WITHIN,
-            Mentions(("Using FlashAttention (FA3 for hopper, FA4 for blackwell) backend.",)),
-            _BODY,
-            True,
-        ),
-        GuardSite(
-            ">=0.5.6,<0.5.7",
-            _PLATFORM,
-            _WITHIN,
-            Mentions(("Using FlashAttention (FA3 for hopper, FA4 for blackwell) backend",)),
-            _BODY,
-            True,
-        ),
+        _site(">=0.5.5,<0.5.5.post3", "Using fa3 backend."),
+        _site(">=0.5.5.post3,<0.5.6", "Using FlashAttention (FA3 for hopper, FA4 for blackwell) backend."),
+        _site(">=0.5.6,<0.5.7", "Using FlashAttention (FA3 for hopper, FA4 for blackwell) backend"),
     )
     evidence = (
         Evidence(
