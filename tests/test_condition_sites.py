@@ -251,3 +251,36 @@ def test_an_assumed_part_that_another_recipe_shut_does_not_hide_the_site(folder_
     assert inspector.report(gate, SM121).direction is Direction.CLOSE
     changed = applied(inspector, [gate])[IN_TREE]
     assert "FAST = ON and (get_device_sm() >= 100 and not is_sm120_supported())" in changed
+
+
+def test_of_two_parts_the_one_that_asks_nothing_else_is_widened(folder_of: Folder) -> None:
+    source = (
+        "import torch\n\n\ndef make(runner):\n"
+        "    major = torch.cuda.get_device_capability()[0]\n"
+        "    assert (major == 8 and not runner.mla) or major == 9\n"
+    )
+    site = ConditionSite("", FILE, "make", witness=SM(9, 0), outsider=SM(7, 5))
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: source}))
+    text = applied(inspector, [gate_of(site)])[IN_TREE]
+    assert "(major == 8 and not runner.mla) or (major == 9 or (" in text or "or major == 9 or " in text
+
+
+@pytest.mark.parametrize(
+    ("head", "written"),
+    [
+        ("import torch\n", "torch.version.cuda is not None and torch.cuda.is_available() and torch.cuda.get_device"),
+        ("import torch\nfrom sglang.srt.utils import get_device_sm\n", "is_sm120_supported()"),
+    ],
+)
+def test_the_longest_way_is_the_last(head: str, written: str, folder_of: Folder) -> None:
+    source = f"{head}\n\ndef make():\n    major = torch.cuda.get_device_capability()[0]\n    return major == 10\n"
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: source}))
+    assert written in applied(inspector, [gate_of(ConditionSite("", FILE, "make"))])[IN_TREE]
+
+
+def test_an_import_inside_the_definition_counts(folder_of: Folder) -> None:
+    source = (
+        "def make():\n    import torch\n\n    major = torch.cuda.get_device_capability()[0]\n    return major == 10\n"
+    )
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: source}))
+    assert "torch.version.cuda is not None" in applied(inspector, [gate_of(ConditionSite("", FILE, "make"))])[IN_TREE]

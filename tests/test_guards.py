@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from patcher.anchors import Branch, Mentions, ReadsTable
+from patcher.anchors import Branch, Mentions, ReadsTable, Unless
 from patcher.arch import SM, SM120
 from patcher.condition import Truth
 from patcher.errors import ProofFailed
@@ -155,3 +155,33 @@ def test_a_lookup_that_would_be_a_key_error_is_left_before_it(folder_of: Folder)
     after = applied(inspect(folder_of({**mini.UTILS, IN_TREE: text})), [gate_of(READS, action=Action.CLOSE)])[IN_TREE]
     guarded = "        if is_sm120_supported():\n            return\n        self.rows = SIZES[self.major]\n"
     assert guarded in after
+
+
+TELLS = """\
+import logging
+
+from sglang.srt.utils import is_sm120_supported
+
+logger = logging.getLogger(__name__)
+
+
+def choose(backend):
+{asked}    logger.info("taking the fast one")
+    return backend
+"""
+ASKED = "    if backend.is_sm120():\n        return 'sdpa'\n"
+
+
+def test_a_guard_is_for_definitions_that_do_not_ask_themselves(folder_of: Folder) -> None:
+    anchor = Unless(("is_sm120",), Mentions(("taking the fast one",)))
+    gate = gate_of(GuardSite("", FILE, "choose", anchor, "return 'sdpa'\n", closes=True), action=Action.CLOSE)
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: TELLS.format(asked="")}))
+    assert inspector.report(gate, SM120).state is State.TOO_OPEN
+    assert "if is_sm120_supported():\n        return 'sdpa'\n" in applied(inspector, [gate])[IN_TREE]
+
+
+def test_one_that_asks_itself_is_not_the_place(folder_of: Folder) -> None:
+    anchor = Unless(("is_sm120",), Mentions(("taking the fast one",)))
+    site = GuardSite("", FILE, "choose", anchor, "return 'sdpa'\n", closes=True)
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: TELLS.format(asked=ASKED)}))
+    assert inspector.find(site).place is None

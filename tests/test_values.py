@@ -229,3 +229,33 @@ def test_without_them_it_is_not_recognised(folder_of: Folder) -> None:
     view = inspect(folder_of({**mini.UTILS, IN_TREE: _SETTINGS})).view(_SITE)
     (run, _) = _CHECK.runs(view, "launch", cuda_world(SM120))
     assert run.raised == "RuntimeError"
+
+
+_INSIDE = """\
+import triton
+
+from sglang.srt.utils import is_sm120_supported
+
+
+@triton.jit
+def _kernel(x, BLOCK):
+    pass
+
+
+def launch(x):
+    if x.ndim == 2:
+        BLOCK = 128
+        _kernel[(1,)](x, BLOCK=BLOCK)
+        return BLOCK
+    else:
+        raise ValueError("two dimensions")
+"""
+
+
+def test_a_statement_inside_a_branch_can_be_the_place(folder_of: Folder) -> None:
+    check = replace(_CHECK, varies=frozenset({"BLOCK", "return"}))
+    inspector = inspect(folder_of({**mini.UTILS, IN_TREE: _INSIDE}))
+    gate = gate_of(replace(_SITE, check=check, inside=("ndim",)), action=Action.FIX)
+    text = applied(inspector, [gate])[IN_TREE]
+    assert "        if is_sm120_supported():\n            BLOCK = 64 // x.element_size()\n" in text
+    assert inspector.replaced({IN_TREE: text.encode()}).report(gate, SM120).state is State.OPEN
