@@ -318,14 +318,16 @@ def canonical(name: str) -> str:
 
 def editable_source(distribution) -> Path | None:  # type: ignore[no-untyped-def]
     """The project's folder that an editable installation uses; None for any other installation."""
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
+    text = distribution.read_text("direct_url.json")
+    if not text:
+        return None
+    from urllib.parse import unquote, urlsplit
 
     try:
-        facts = json.loads(distribution.read_text("direct_url.json") or "{}")
+        facts = json.loads(text)
         if not facts["dir_info"]["editable"]:
             return None
-        return Path(url2pathname(urlsplit(facts["url"]).path)).resolve()
+        return Path(unquote(urlsplit(facts["url"]).path)).resolve()
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -450,20 +452,19 @@ class Surroundings:
 
 def parse_assumptions(texts: Iterable[str]) -> dict[str, str]:
     """Read ``flashinfer-python==0.7.2`` and the like. Raises BadAssumption."""
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
 
     found: dict[str, str] = {}
     for text in texts:
+        pin = _PIN.fullmatch(text.strip())
         try:
-            requirement = Requirement(text)
-        except InvalidRequirement as error:
-            raise BadAssumption(f"'{text}' does not read as NAME==VERSION", hint=_ASSUME_HINT) from error
-        pins = [s for s in requirement.specifier if s.operator == "==" and "*" not in s.version]
-        if len(pins) != 1 or len(requirement.specifier) != 1:
-            raise BadAssumption(f"'{text}' does not pin one version", hint=_ASSUME_HINT)
-        found[canonicalize_name(requirement.name)] = pins[0].version
+            version = Version(pin[2] if pin else "")
+        except InvalidVersion as error:
+            raise BadAssumption(f"'{text}' does not pin one version: NAME==VERSION", hint=_ASSUME_HINT) from error
+        assert pin is not None
+        found[canonical(pin[1])] = str(version)
     return found
 
 
+_PIN = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*==\s*([^\s=,;]+)")
 _ASSUME_HINT = "write it like --assume flashinfer-python==0.7.2"
