@@ -307,15 +307,16 @@ def _conditions(root: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
 @lru_cache(maxsize=4096)
 def mentioned(node: ast.AST) -> set[str]:
     """The names, attributes and strings that occur below a node."""
-    found: set[str] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            found.add(part.id)
-        elif isinstance(part, ast.Attribute):
-            found.add(part.attr)
-        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-            found.add(part.value)
-    return found
+    return {said for part in ast.walk(node) if (said := word(part))}
+
+
+def word(node: ast.AST) -> str:
+    """The name, attribute or string that a node itself is; an empty string for any other."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def assigned(body: list[ast.stmt]) -> set[str]:

@@ -17,7 +17,7 @@ from typing import Literal as Choice
 from patcher.condition import Truth, reduce, truth
 from patcher.literals import Literal
 from patcher.predicate import ALL_WORLDS, Predicates, Scope
-from patcher.sites import Place, View, mentioned
+from patcher.sites import Place, View, mentioned, word
 from patcher.source import Definition, Source, bodies
 
 Kind = Choice["condition", "literal", "statement", "definition"]
@@ -348,14 +348,9 @@ def _beside(node: ast.AST, name: str) -> set[str]:
         part = waiting.pop()
         if _leaf(part.func if isinstance(part, ast.Call) else part) == name:
             continue
-        if isinstance(part, ast.Name):
-            found.add(part.id)
-        elif isinstance(part, ast.Attribute):
-            found.add(part.attr)
-        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-            found.add(part.value)
+        found.add(word(part))
         waiting += ast.iter_child_nodes(part)
-    return found
+    return found - {""}
 
 
 def _leaf(node: ast.AST) -> str:

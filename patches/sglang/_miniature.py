@@ -86,3 +86,17 @@ PLATFORM = {**UTILS, "sglang/srt/runtime_context.py": _PLATFORM}
 
 # From 0.5.18: is_sm121 as well, which means exactly 12.1.
 EXACT = {**PLATFORM, "sglang/srt/utils/common.py": _COMMON + _SM12X + _SM121}
+
+# A kernel of extend attention, and what its module asks of the GPU, behind the imports.
+EXTEND_KERNEL = """\
+_is_cuda = is_cuda()
+if _is_cuda:
+    CUDA_CAPABILITY = torch.cuda.get_device_capability()
+
+
+@triton.jit
+def _fwd_kernel(Q, BLOCK_DMODEL, BLOCK_DPE, BLOCK_DV, BLOCK_M, BLOCK_N):
+    pass
+
+
+"""

@@ -7,18 +7,13 @@ from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.values import Case, Run, Tensor, ValueCheck, ValueSite
 from patches.sglang import SHARED_MEMORY, SM12X
 from patches.sglang import _miniature as mini
-from patches.sglang._shared_memory import of_attention
+from patches.sglang._shared_memory import HALVED_UNTIL_IT_FITS, of_attention
 
 _FILE = "srt/layers/attention/triton_ops/double_sparsity_attention.py"
 _NAMES = ("BLOCK_M", "BLOCK_N")
 
-_BODY = """\
-BLOCK_M, BLOCK_N = (64, 64) if Lq <= 256 else (32, 32)
-while BLOCK_M > 16 and q_extend.element_size() * (
-    BLOCK_M * (BLOCK_DMODEL + BLOCK_DPE + BLOCK_N) + BLOCK_N * max(BLOCK_DMODEL, BLOCK_DV)
-) > 101376:
-    BLOCK_M, BLOCK_N = BLOCK_M // 2, max(BLOCK_N // 2, 16)
-"""
+_BODY = "BLOCK_M, BLOCK_N = (64, 64) if Lq <= 256 else (32, 32)\n"
+_BODY += HALVED_UNTIL_IT_FITS.replace("{query}", "q_extend")
 
 
 def _bytes(run: Run, case: Case) -> int:
@@ -55,28 +50,19 @@ VALUES = ValueCheck(
 )
 
 _IN = f"sglang/{_FILE}"
-_HEAD = """\
+_HEAD = f"""\
 import torch
 import triton
 
 from sglang.srt.utils import is_cuda
 
-_is_cuda = is_cuda()
-if _is_cuda:
-    CUDA_CAPABILITY = torch.cuda.get_device_capability()
-
-
-@triton.jit
-def _fwd_kernel(Q, BLOCK_DMODEL, BLOCK_DPE, BLOCK_DV, BLOCK_M, BLOCK_N):
-    pass
-
-
+{mini.EXTEND_KERNEL}\
 def extend_attention_fwd(
     q_extend, k_extend, v_extend, o_extend, k_buffer, v_buffer, req_to_tokens, b_req_idx, b_seq_len,
     b_seq_len_extend, b_start_loc_extend, max_len_extend,
 ):
     Lq, Lv = q_extend.shape[-1], v_extend.shape[-1]
-    BLOCK_DPE = {576: 64, 192: 64}.get(Lq, 0)
+    BLOCK_DPE = {{576: 64, 192: 64}}.get(Lq, 0)
     BLOCK_DMODEL = triton.next_power_of_2(Lq - BLOCK_DPE)
     BLOCK_DV = triton.next_power_of_2(Lv)
     if _is_cuda and CUDA_CAPABILITY[0] >= 9:

@@ -7,7 +7,7 @@ from patcher.gate import Action, Direction, Evidence, Example, Gate, Level
 from patcher.values import Case, Run, Tensor, ValueCheck, ValueSite
 from patches.sglang import SHARED_MEMORY, SM12X
 from patches.sglang import _miniature as mini
-from patches.sglang._shared_memory import of_attention
+from patches.sglang._shared_memory import HALVED_UNTIL_IT_FITS, of_attention
 
 _OLD = "srt/layers/attention/triton_ops/extend_attention.py"
 _NEW = "kernels/ops/attention/extend_attention.py"
@@ -15,15 +15,8 @@ _HELPER = "_get_block_sizes_for_extend_attention"
 _NAMES = ("BLOCK_M", "BLOCK_N")
 
 # Upstream's own sizes for these GPUs since 0.5.9; 32-bit elements need less still.
-_BODY = """\
-BLOCK_M, BLOCK_N = (64, 128) if Lq <= 128 else (64, 64) if Lq <= 256 else (32, 32)
-while BLOCK_M > 16 and {query}.element_size() * (
-    BLOCK_M * (BLOCK_DMODEL + BLOCK_DPE + BLOCK_N) + BLOCK_N * max(BLOCK_DMODEL, BLOCK_DV)
-) > 101376:
-    BLOCK_M, BLOCK_N = BLOCK_M // 2, max(BLOCK_N // 2, 16)
-"""
-_EXTEND, _UNIFIED = _BODY.replace("{query}", "q_extend"), _BODY.replace("{query}", "q")
 _SIZES = "BLOCK_M, BLOCK_N = (64, 128) if Lq <= 128 else (64, 64) if Lq <= 256 else (32, 32)\n"
+_EXTEND, _UNIFIED = (_SIZES + HALVED_UNTIL_IT_FITS.replace("{query}", query) for query in ("q_extend", "q"))
 
 _SHAPES = [(13, 13), (64, 64), (72, 72), (80, 80), (96, 96), (128, 128), (192, 128), (192, 192)]
 _SHAPES += [(256, 256), (288, 256), (512, 512), (576, 512)]
@@ -89,23 +82,13 @@ HELPER = ValueCheck(
 )
 
 _IN_OLD, _IN_NEW = f"sglang/{_OLD}", f"sglang/{_NEW}"
-_HEAD = """\
+_HEAD = f"""\
 import torch
 import triton
 
 from sglang.srt.utils import is_cuda, is_hip
 
-_is_cuda = is_cuda()
-if _is_cuda:
-    CUDA_CAPABILITY = torch.cuda.get_device_capability()
-
-
-@triton.jit
-def _fwd_kernel(Q, BLOCK_DMODEL, BLOCK_DPE, BLOCK_DV, BLOCK_M, BLOCK_N):
-    pass
-
-
-"""
+{mini.EXTEND_KERNEL}"""
 _SMALL = """\
 def extend_attention_fwd(
     q_extend, k_extend, v_extend, o_extend, k_buffer, v_buffer, qo_indptr, kv_indptr, kv_indices,
