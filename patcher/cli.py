@@ -223,26 +223,42 @@ def shown_errors(as_json: bool) -> Iterator[None]:
         yield
         sys.stdout.flush()
     except SmPatchError as error:
-        console.show_error(error, as_json)
+        _tell(error, as_json)
         sys.exit(error.exit_code)
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise  # click's own way of ending
     except BrokenPipeError:
         # Whoever read the output has seen enough; what could not be written is not written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stop_writing()
         sys.exit(0)
     except OSError as error:
         failure = IOFailure(error.strerror or str(error), where=str(error.filename or ""))
-        console.show_error(failure, as_json)
+        _tell(failure, as_json)
         sys.exit(failure.exit_code)
     except Exception as error:
         if os.environ.get("SM_PATCH_TRACEBACK"):
             raise
-        console.show_error(Defect.of(error), as_json)
+        _tell(Defect.of(error), as_json)
         sys.exit(Defect.exit_code)
     except KeyboardInterrupt:
         console.say("interrupted: 'sm-patch status' says how things are now")
         sys.exit(128 + signal.SIGINT)
+
+
+def _tell(error: SmPatchError, as_json: bool) -> None:
+    """Show an error; where stdout takes nothing (a full disk), on stderr at least."""
+    try:
+        console.show_error(error, as_json)
+        sys.stdout.flush()
+    except OSError:
+        _stop_writing()
+        with contextlib.suppress(OSError):
+            console.show_error(error, False)
+
+
+def _stop_writing() -> None:
+    """Let go of stdout, so that what it did not take is not tried again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def command(function: Callable[..., int]) -> click.Command:
@@ -316,6 +332,9 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def run() -> None:
     """The console script."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started it: nobody listens
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no error

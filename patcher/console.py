@@ -235,7 +235,7 @@ def show_applied(outcome: Outcome) -> None:
     """What apply did or would do, as prose."""
     show_notes(outcome)
     would = "would " if outcome.dry_run else ""
-    for report in outcome.forced:
+    for report in _by_gate(r for r in outcome.forced if r.direction is None):
         say(f"forced: {report.gate.id} although it is {report.state.value}: {report.reason}")
         say(f"  risk: {report.gate.risk}")
     for step in outcome.steps:
@@ -247,9 +247,10 @@ def show_applied(outcome: Outcome) -> None:
             f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, "
             f"proven ({', '.join(step.checks)})"
         )
-    already = _by_gate(outcome.already)
+    other = {report.gate.id for report in outcome.skipped}  # for another SM there would be
+    already = _by_gate(r for r in outcome.already if r.gate.id not in other)
     if len(already) > _FEW:
-        say(f"nothing to do for {', '.join(report.gate.id for report in already)}")
+        say(wrapped(f"nothing to do for {', '.join(report.gate.id for report in already)}", "  ", ""))
     for report in already if len(already) <= _FEW else ():
         say(f"{report.gate.id}: nothing to do ({report.state.value}: {report.reason})")
     for report in _by_gate(r for r in outcome.skipped if not _out_of_the_question(r)):

@@ -398,8 +398,11 @@ class Discovery:
                     self.found.append(sighted)
 
     def _folder(self, folder: Path, because: str) -> None:
-        """A folder that holds the package itself: a ``--target`` copy, a checkout, a PYTHONPATH copy."""
-        if folder.name in ("site-packages", "dist-packages"):
+        """A folder that holds the package itself: a ``--target`` copy, a checkout, a PYTHONPATH copy.
+
+        A package's own folder is none, nor is one that was looked at as an environment's.
+        """
+        if (folder / "__init__.py").is_file() or _real(folder) in self._sites:
             return
         for engine in self.engines:
             if not (folder / engine.package).is_dir():

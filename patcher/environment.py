@@ -190,7 +190,8 @@ def of_interpreter(python: str, packages: Sequence[str]) -> Environment:
     except subprocess.TimeoutExpired as error:
         raise NoInterpreter(f"the interpreter did not answer in {_ASK_SECONDS} s", where=python) from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise NoInterpreter(f"no Python interpreter answers there: {error}", where=python) from error
+        why = f": {error.strerror}" if isinstance(error, OSError) else ""
+        raise NoInterpreter(f"no Python interpreter answers there{why}", where=python) from error
 
 
 def of_venv(folder: Path, packages: Sequence[str]) -> Environment:

@@ -246,12 +246,19 @@ class Workplace:
         by_file: dict[str, list[type[Gate]]] = {}
         for gate in self.gates.values():
             by_file.setdefault(next(iter(self.paths(gate)), ""), []).append(gate)
-        found = ((len(s.data) if (s := self.tree.get(path)) else 0, gates) for path, gates in by_file.items())
+        found = [(self._size(path), gates) for path, gates in by_file.items()]
         for size, gates in sorted(found, key=lambda item: -item[0]):
             lightest = sizes.index(min(sizes))
             sizes[lightest] += size
             shares[lightest] += gates
         return shares
+
+    def _size(self, path: str) -> int:
+        try:
+            source = self.tree.get(path)
+        except SmPatchError:
+            return 0  # the reports of its gates say why
+        return len(source.data) if source else 0
 
     def depends(self) -> list[str]:
         """Every path that a report of this installation rests on."""

@@ -94,10 +94,10 @@ def show_next(document: Mapping[str, Any]) -> None:
         say(wrapped(f"next: 'sm-patch apply' would change {', '.join(pending)}", "  ", ""))
     unfounded = document.get("unfounded", ())
     if unfounded:
-        say(f"next: 'sm-patch revert --gate {','.join(unfounded)}': what it needs is gone")
+        say(wrapped(f"next: 'sm-patch revert --gate {','.join(unfounded)}': what it needs is gone", "  ", ""))
     too_open = _ids(g for g in gates if g["state"] == "too-open" and g["gate"] not in pending)
     if too_open:
-        say(f"next: 'sm-patch apply --gate {','.join(too_open)}' closes what is too open")
+        say(wrapped(f"next: 'sm-patch apply --gate {','.join(too_open)}' closes what is too open", "  ", ""))
     optional = _ids(g for g in gates if g["state"] == "closed" and g["would"] and g["gate"] not in pending)
     if optional:
         say(wrapped(f"only when named ('sm-patch apply --gate NAME'): {', '.join(optional)}", "  ", ""))

@@ -21,7 +21,7 @@ from patcher import parallel, vocabulary
 from patcher.arch import ALL_SMS, SM
 from patcher.bindings import bound_names
 from patcher.condition import FALSE, RAISE, TRUE, Formula, Truth, join, negate, truth
-from patcher.errors import SmPatchError
+from patcher.errors import IOFailure, SmPatchError
 from patcher.gate import Engine, Gate
 from patcher.predicate import Module, Predicates, Raises, Scope, World, cuda_world
 from patcher.sites import view_of
@@ -101,8 +101,8 @@ class Candidate:
 # -- finding files -------------------------------------------------------------------------------------------
 
 
-def python_files(root: Path, package: str) -> list[str]:
-    """The package's .py files, relative to ``root``, sorted."""
+def python_files(root: Path, package: str, closed: list[OSError] | None = None) -> list[str]:
+    """The package's .py files, relative to ``root``, sorted. ``closed`` gets the errors of folders not let into."""
     found: list[str] = []
     pending = [package]
     while pending:
@@ -111,11 +111,13 @@ def python_files(root: Path, package: str) -> list[str]:
             with os.scandir(root / folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(".py"):
-                        found.append(f"{folder}/{entry.name}")
+                        if entry.is_symlink() or entry.is_file():  # not a pipe, say, which would keep one waiting
+                            found.append(f"{folder}/{entry.name}")
                     elif entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
                         pending.append(f"{folder}/{entry.name}")
-        except OSError:
-            continue
+        except OSError as error:
+            if closed is not None:
+                closed.append(error)
     return sorted(found)
 
 
@@ -567,20 +569,27 @@ class Scanner:
         self.engine = engine
         self.root = root
         self.predicates = Predicates(SourceTree(root), engine.package)
+        self.closed: list[Unread] = []
+        """The folders of the last ``paths`` that cannot be read."""
         self._sites: dict[str, list[tuple[str, object]]] = {}
         for gate in gates:
             for site in gate.sites_for(version):
                 self._sites.setdefault(f"{engine.package}/{site.path}", []).append((gate.id, site))
 
     def paths(self) -> list[str]:
-        return python_files(self.root, self.engine.package)
+        errors: list[OSError] = []
+        found = python_files(self.root, self.engine.package, errors)
+        self.closed = [
+            Unread(str(error.filename), IOFailure(f"the folder cannot be read: {error.strerror}")) for error in errors
+        ]
+        return found
 
     def scan(
         self, paths: Sequence[str] | None = None, workers: int = 1, tick: Callable[[int], None] | None = None
     ) -> Scan:
         """Scan the package (or some of its files). ``tick`` hears how many files were dealt with."""
         chosen = list(self.paths() if paths is None else paths)
-        result = Scan(files=len(chosen))
+        result = Scan(files=len(chosen), unread=list(self.closed))
         # Files of one folder in different shares, for some folders are much more work than others.
         shares = [chosen[i::step] for i in range(step)] if (step := -(-len(chosen) // _SHARE)) else []
         for part in parallel.each(self._part, shares, workers):
@@ -672,7 +681,8 @@ def compare(before: Sequence[Sighting], after: Sequence[Sighting]) -> Comparison
         return found
 
     same = pairs(lambda s: (s.path, s.within, s.kind, s.condition))
-    moved = pairs(lambda s: (s.within.rpartition(".")[2], s.kind, s.condition))
+    # A number by itself says nothing of where it came from.
+    moved = pairs(lambda s: (s.within.rpartition(".")[2], s.kind, s.condition, s.path if s.condition.isdigit() else ""))
     rewritten = pairs(lambda s: (s.path, s.within, s.kind)) + pairs(lambda s: (s.path, s.within))
     changed = [(a, b) for a, b in (*same, *moved) if a.truths != b.truths]
     still = {id(b) for _, b in changed}

@@ -545,3 +545,45 @@ def test_help_loads_no_command_and_version_is_told() -> None:
     text = run("--help").stdout
     for word in ("status", "apply", "revert", "diff", "explain", "demo", "Exit codes"):
         assert word in text
+
+
+def test_beside_the_targets_a_gate_in_pieces_is_not_drift(root: Path) -> None:
+    """Upstream lets some GPUs through at some sites only: nothing that anybody did, and nothing to do."""
+    text = (root / ADD_NORM).read_text()
+    (root / ADD_NORM).write_text(text.replace("_is_sm90_supported or _is_sm100_supported", "_is_sm100_supported"))
+    _, data = run_json("status", "--sm", "90", root=root)
+    (shown,) = (g for g in data["installations"][0]["gates"] if g["gate"] == GATE)
+    assert shown["state"] == "partial"
+    assert GATE not in data["installations"][0]["drifted"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full", ">&- 2>&-"])
+@pytest.mark.parametrize(
+    "words", ["status --sm 120", "scan", "explain allreduce-fusion", "apply --gate allreduce-fusion"]
+)
+def test_who_does_not_listen_is_no_defect(root: Path, closed: str, words: str) -> None:
+    command = f"{sys.executable} -m patcher {words} --root {root} --engine sglang"
+    if words.startswith("explain"):
+        command = command.replace(" --engine sglang", "")
+    ended = subprocess.run(f"{command} {closed}", shell=True, capture_output=True, text=True, check=False)
+    assert ended.returncode in ((0, 6) if closed == ">/dev/full" else (0,)), ended
+    assert "Traceback" not in ended.stderr
+    assert "defect" not in ended.stderr
+
+
+def test_json_that_cannot_be_written_is_told_on_stderr(root: Path) -> None:
+    command = f"{sys.executable} -m patcher status --format json --root {root} >/dev/full"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "No space left on device" in ended.stderr) == (6, True)
+
+
+def test_an_unreadable_file_does_not_hide_the_other_gates(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(path: str) -> FileIO:
+        if path.endswith(FUSION):
+            raise PermissionError(13, "Permission denied")
+        return FileIO(path)
+
+    monkeypatch.setattr("patcher.source.FileIO", opened)
+    shown = states(root)
+    assert shown[GATE] == "unrecognised"
+    assert len(set(shown.values())) > 1

@@ -6,9 +6,11 @@ import ast
 import csv
 import io
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -259,3 +261,35 @@ def test_against_another_root(root: Path, tmp_path: Path) -> None:
 def test_every_sm_is_spelled_as_it_is_read() -> None:
     assert [parse_sm(str(sm)) for sm in ALL_SMS] == list(ALL_SMS)
     assert ast.parse(MODEL)
+
+
+def test_a_number_by_itself_does_not_move(tmp_path: Path) -> None:
+    """Two classes that happen to want the same least capability have nothing to do with each other."""
+    least = "class {name}:\n    def get_min_capability(self):\n        return 80\n"
+    for root, name in (("old", "A"), ("new", "B")):
+        package = tmp_path / root / "sglang"
+        (package / "srt").mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / f"srt/{name}.py").write_text(least.format(name=name))
+    before, after = (Scanner(engine_named("sglang"), tmp_path / root, None).scan().sightings for root in ("old", "new"))
+    changes = compare(before, after)
+    assert (len(changes.added), len(changes.removed), changes.moved) == (1, 1, [])
+
+
+def test_a_folder_that_lets_nobody_in_is_told_and_a_pipe_is_passed_over(root: Path) -> None:
+    os.mkfifo(root / "sglang/srt/pipe.py")
+    real = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("srt/layers"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    (root / "sglang/srt/layers").mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        result = Scanner(engine_named("sglang"), root, None).scan()
+    assert [(Path(u.path).name, u.error.what) for u in result.unread] == [
+        ("layers", "the folder cannot be read: Permission denied")
+    ]
+    assert result.sightings

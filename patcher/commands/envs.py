@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 @command
 @click.option(
-    "--below", multiple=True, type=click.Path(path_type=Path), help="Walk below this folder, not the usual ones."
+    "--below",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Walk below this folder, not the usual ones.",
 )
-@click.option("--seconds", type=float, default=4.0, show_default=True, help="Stop searching after this long.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), default=4.0, show_default=True, help="Stop searching after this long."
+)
 def envs(options: Options, below: tuple[Path, ...], seconds: float) -> int:
     """Every engine installation that this machine has, told from files alone."""
     from patcher import catalogue

@@ -41,7 +41,8 @@ def port(options: Options, gates: Sequence[str], origin: str | None) -> int:
             for gate in workplace.gates.values()
             if any(workplace.inspector.report(gate, sm).state is State.UNRECOGNISED for sm in target.sms)
         ]
-        found.append((workplace, _lost(workplace, chosen, origin) if chosen else []))
+        missing = [gate for gate in chosen if not _all_found(workplace.inspector, gate)]
+        found.append((workplace, _lost(workplace, missing, origin) if missing else []))
     if options.json:
         data = [{"installation": str(w.installation.root), "lost": [_data(x) for x in lost]} for w, lost in found]
         console.show_json("port", {"installations": data})
@@ -49,6 +50,11 @@ def port(options: Options, gates: Sequence[str], origin: str | None) -> int:
         for workplace, lost in found:
             _show(workplace, lost)
     return 1 if any(lost for _, lost in found) else 0
+
+
+def _all_found(inspector: Inspector, gate: type[Gate]) -> bool:
+    sites = inspector.sites(gate)
+    return bool(sites) and all(inspector.find(site).place for site in sites)
 
 
 def _lost(workplace: Workplace, gates: Sequence[type[Gate]], origin: str | None) -> list[Lost]:
@@ -68,6 +74,8 @@ def _lost(workplace: Workplace, gates: Sequence[type[Gate]], origin: str | None)
 
 def _known(workplace: Workplace, origin: str | None) -> Inspector:
     """The release to compare with. Raises UsageError where none is named and none is known."""
+    from packaging.version import InvalidVersion, Version
+
     from patcher import wheels
     from patcher.environment import installation_at, of_root
     from patcher.errors import UsageError
@@ -83,6 +91,10 @@ def _known(workplace: Workplace, origin: str | None) -> Inspector:
         if not (root / engine.package).is_dir():
             raise UsageError(f"there is no {engine.package}/ in that folder", where=str(root))
     else:
+        try:
+            Version(origin)
+        except InvalidVersion as error:
+            raise UsageError(f"'{origin}' is neither a folder nor a version") from error
         console.say(f"comparing with {engine.distributions[0]} {origin}, fetched by name into {wheels.cache_folder()}")
         root = wheels.source(engine.distributions[0], origin)
     installation = installation_at(of_root(root, [engine.package]), engine, root)

@@ -37,7 +37,7 @@ def probe(options: Options, seconds: float, fill_in: bool) -> int:
         symbols, data = catalogue.data(engine.name, "symbols"), catalogue.data(engine.name, "kernels")
         asked = questions(finder, getattr(symbols, "PREDICATES", ()))
         interpreter = environment.interpreter or default_interpreter()
-        extra = () if environment.interpreter else (root,)
+        extra = () if environment.interpreter else (root.absolute(),)
         report = ask(
             finder,
             asked,

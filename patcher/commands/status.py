@@ -143,7 +143,12 @@ def _seen_of(workplace: Workplace, target: Target, gates: Sequence[type[Gate]]) 
     return _Seen(
         gates=[console.report_data(report) for report in reports],
         pending={report.gate.id for report in default_gates(reports)},
-        drifted={report.gate.id for report in reports if report.state in drifted},
+        # Beside the targets a gate in pieces is upstream's own doing.
+        drifted={
+            report.gate.id
+            for report in reports
+            if report.state in drifted and (report.sm in report.gate.targets or report.state is not State.PARTIAL)
+        },
         unfounded={report.gate.id for report in reports if workplace.unfounded(report)},
         depends=set(workplace.depends()),
     )
