@@ -236,32 +236,37 @@ def show_applied(outcome: Outcome) -> None:
     show_notes(outcome)
     would = "would " if outcome.dry_run else ""
     for report in _by_gate(r for r in outcome.forced if r.direction is None):
-        say(f"forced: {report.gate.id} although it is {report.state.value}: {report.reason}")
-        say(f"  risk: {report.gate.risk}")
+        _tell(f"forced: {report.gate.id} although it is {report.state.value}: {report.reason}")
+        say(wrapped(f"risk: {report.gate.risk}", "    ", "  "))
     for step in outcome.steps:
         if not step.edited:
-            say(f"{step.gate.id}: nothing to do, all {step.sites} sites are as wanted")
+            _tell(f"{step.gate.id}: nothing to do, all {step.sites} sites are as wanted")
             continue
         verb = step.direction.value if would else step.direction.done
-        say(
+        _tell(
             f"{would}{verb} {step.gate.id}: {step.edited} of {step.sites} sites edited, "
             f"proven ({', '.join(step.checks)})"
         )
     other = {report.gate.id for report in outcome.skipped}  # for another SM there would be
     already = _by_gate(r for r in outcome.already if r.gate.id not in other)
     if len(already) > _FEW:
-        say(wrapped(f"nothing to do for {', '.join(report.gate.id for report in already)}", "  ", ""))
+        _tell(f"nothing to do for {', '.join(report.gate.id for report in already)}")
     for report in already if len(already) <= _FEW else ():
-        say(f"{report.gate.id}: nothing to do ({report.state.value}: {report.reason})")
+        _tell(f"{report.gate.id}: nothing to do ({report.state.value}: {report.reason})")
     for report in _by_gate(r for r in outcome.skipped if not _out_of_the_question(r)):
         experimental = report.direction is not None and report.gate.level.value == "experimental"
         reason = f"experimental, only with --gate {report.gate.id}" if experimental else report.reason
-        say(f"{report.gate.id}: left alone ({report.state.value}: {reason})")
+        _tell(f"{report.gate.id}: left alone ({report.state.value}: {reason})")
     if outcome.written:
         files = ", ".join(change.path for change in outcome.written)
-        say(f"{'would write' if outcome.dry_run else 'wrote'} {files}")
+        _tell(f"{'would write' if outcome.dry_run else 'wrote'} {files}")
     else:
-        say("nothing was changed" if not outcome.dry_run else "nothing would change")
+        _tell("nothing was changed" if not outcome.dry_run else "nothing would change")
+
+
+def _tell(text: str) -> None:
+    """Say it in lines of the terminal's width."""
+    say(wrapped(text, "  ", ""))
 
 
 def _out_of_the_question(report: GateReport) -> bool:
@@ -273,7 +278,7 @@ def _out_of_the_question(report: GateReport) -> bool:
 def show_running(running: Sequence[Mapping[str, Any]] | None) -> None:
     """Processes that run the code from before a change (None: cannot be told), as prose."""
     if running is None:
-        say("engines that are running keep the old code until they are restarted (with psutil they would be named)")
+        _tell("engines that are running keep the old code until they are restarted (with psutil they would be named)")
     for process in running or ():
         started = f"process {process['pid']} ({process['command']}), started {process['started']}"
         say(f"{started}: it runs the code from before the change until it is restarted")
