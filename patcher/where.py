@@ -241,7 +241,10 @@ class Finder:
             return False
         if self.predicates.module(dotted) is not None:
             return True
-        return not self._definitions(question.name) and not self._name_maps(question.name)
+        if self._definitions(question.name) or self._name_maps(question.name):
+            return False
+        # A name of another release, or one that is nearly right, is no module that is missing.
+        return question.name not in self.history and not self._alike(question.name, 0.85)
 
     def _module_answer(self, text: str, question: Question) -> Answer:
         dotted = f"{question.module}.{question.name}" if question.module else question.name
@@ -265,12 +268,15 @@ class Finder:
         if eras:
             spans = ", ".join(f"{a} to {b} in {path}" if a != b else f"{a} in {path}" for a, b, path in eras)
             lines.append(f"it exists in {self.engine.name} {spans}")
-        near = get_close_matches(name, self._all_names(), n=5, cutoff=0.6)
+        near = self._alike(name, 0.6)
         if near:
             lines.append(f"nearest names here: {', '.join(near)}")
         return UnknownSymbol(
             f"nothing in this {self.engine.name} defines {name}", where=str(self.root), hint="\n".join(lines)
         )
+
+    def _alike(self, name: str, cutoff: float) -> list[str]:
+        return get_close_matches(name, self._all_names(), n=5, cutoff=cutoff)
 
     def _all_names(self) -> list[str]:
         pattern = re.compile(

@@ -293,3 +293,10 @@ def test_a_folder_that_lets_nobody_in_is_told_and_a_pipe_is_passed_over(root: Pa
         ("layers", "the folder cannot be read: Permission denied")
     ]
     assert result.sightings
+
+
+def test_a_kind_that_there_is_not_is_an_error(root: Path) -> None:
+    wrong = run("scan", "--kind", "assert,raises", root=root)
+    assert wrong.exit_code == 2
+    assert "'raises' is none of dispatch, raise," in wrong.stderr
+    assert run("scan", "--kind", "Assert,constant", root=root).exit_code == 0

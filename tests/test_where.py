@@ -219,3 +219,13 @@ def test_what_the_source_does_not_tell_is_said(folder_of: Write) -> None:
     shown = run("where", "is_sm12x_supported", root=folder_of({**FILES, "sglang/srt/new.py": code})).stdout
     assert "  admits   cannot be told from its source alone ('sm-patch probe'" in shown
     assert "lets through SMs not known from source: " in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    "symbol", ["from sglang.srt.utils import is_sm120_suported", "sglang.srt.utils.is_sm120_suported"]
+)
+def test_a_name_that_is_nearly_right_is_no_module_that_is_missing(folder_of: Write, symbol: str) -> None:
+    result = run("where", symbol, root=folder_of(FILES))
+    assert result.exit_code == 3
+    assert "nothing in this sglang defines is_sm120_suported" in result.stderr
+    assert "nearest names here: is_sm120_supported" in result.stderr

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from patcher.scan import Comparison, Scan, Sighting
 
 
+def _kinds(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """The kinds that are named. An unknown one is an error: it must not mean "none"."""
+    from patcher.scan import Kind
+
+    known = {kind.name.lower(): kind.value for kind in Kind}
+    found = [value.lower() for value in split(context, parameter, values)]
+    for value in found:
+        if value not in known:
+            raise click.BadParameter(f"'{value}' is none of {', '.join(known)}")
+    return [known[value] for value in found]
+
+
 @command
 @formats("csv", "sarif")
 @click.option(
@@ -26,7 +38,11 @@ if TYPE_CHECKING:
 )
 @click.option("--admits", multiple=True, callback=split, metavar="SM", help="Only gates that can let this SM through.")
 @click.option(
-    "--kind", "kinds", multiple=True, callback=split, help="Only this kind: dispatch, raise, assert, default, …"
+    "--kind",
+    "kinds",
+    multiple=True,
+    callback=_kinds,
+    help="Only this kind: dispatch, raise, assert, default, tuning, table, literal, constant, predicate.",
 )
 @click.option("--new", is_flag=True, help="Only gates that no recipe of the catalogue covers.")
 @click.option("--decided", is_flag=True, help="Only gates known to treat some SMs differently.")
@@ -56,7 +72,7 @@ def scan(
         return (
             all(sighting.truth(sm) is Truth.NEVER for sm in out_sms)
             and all(sighting.admits(sm) for sm in in_sms)
-            and (not kinds or sighting.kind.value in kinds or sighting.kind.name.lower() in kinds)
+            and (not kinds or sighting.kind.value in kinds)
             and not (new and sighting.recipe)
             and not (decided and not sighting.decides)
         )
