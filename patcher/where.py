@@ -438,7 +438,7 @@ class Finder:
         statements = [public.pop(home.name), *sorted(public.values())]
         if name.startswith("_"):
             return [statements[0]], sorted(private)
-        return [*statements, *self._map_expressions(name)], sorted(private)
+        return [*statements, *self._map_expressions(name, {home.name})], sorted(private)
 
     def _reexports(
         self, importers: Sequence[Module], reached: Mapping[tuple[str, str], bool]
@@ -513,11 +513,12 @@ class Finder:
                 found.append(entry)
         return found
 
-    def _map_expressions(self, name: str) -> list[str]:
+    def _map_expressions(self, name: str, homes: set[str]) -> list[str]:
+        """The expressions by which name maps lead to a name of one of the modules."""
         return [
             f"from {module.name} import {expression.split('(')[0].split('.')[0]}; {expression}"
             for module, _, expression, _, mapped in self._maps
-            if mapped == name
+            if mapped == name and _leads_into(module, homes)
         ]
 
     def _expression(self, text: str, question: Question) -> Answer:
@@ -579,7 +580,7 @@ class Finder:
                 continue
             own = {name: "", **_aliases(module, name)} if module.name in modules else {}
             yield from self._reads(module, own, name)
-        for expression in self._map_expressions(name):
+        for expression in self._map_expressions(name, modules):
             yield from self._map_uses(expression.partition("; ")[2])
 
     def _map_uses(self, expression: str) -> Iterator[Use]:
@@ -688,6 +689,20 @@ def _handles(module: Module) -> Iterator[str]:
             if isinstance(returned, ast.Name) and returned.id in objects:
                 yield f"{name}()"
     yield from (name for name in objects if not name.startswith("_"))
+
+
+def _leads_into(module: Module, homes: set[str]) -> bool:
+    """Whether the ``__getattr__`` behind a module's name maps may look a name up in one of these modules."""
+    imported = {
+        name
+        for node in ast.walk(module.source.tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"
+        for part in ast.walk(node)
+        if isinstance(part, ast.ImportFrom)
+        for alias in part.names
+        for name in (f"{module.absolute(part)}.{alias.name}", module.absolute(part))
+    }
+    return not imported or any(home == name or home.startswith(f"{name}.") for home in homes for name in imported)
 
 
 def _dunder_all(module: Module | None) -> set[str]:

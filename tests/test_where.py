@@ -229,3 +229,12 @@ def test_a_name_that_is_nearly_right_is_no_module_that_is_missing(folder_of: Wri
     assert result.exit_code == 3
     assert "nothing in this sglang defines is_sm120_suported" in result.stderr
     assert "nearest names here: is_sm120_supported" in result.stderr
+
+
+def test_a_name_map_leads_only_where_it_looks(folder_of: Write) -> None:
+    """Another function of the same name is not reached by it."""
+    other = {"sglang/other/__init__.py": "", "sglang/other/gpu.py": "def is_sm100_supported():\n    return True\n"}
+    _, data = run_json("where", "is_sm100_supported", root=folder_of({**FILES, **other}))
+    ways = {found["module"]: found["imports"] for found in data["installations"][0]["found"]}
+    assert ways["sglang.other.gpu"] == ["from sglang.other.gpu import is_sm100_supported"]
+    assert any("get_platform().is_sm100" in way for way in ways["sglang.srt.utils.common"])
