@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from patcher.errors import SmPatchError, Unparsable
+from patcher.scan import python_files
 from patcher.sites import View, view_of
+from patcher.source import SourceTree
 from patcher.traces import Kind, Spot, Trace, traces, words
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Haystack:
     def __init__(self, inspector: Inspector) -> None:
         self.inspector = inspector
         tree = inspector.predicates.tree
-        self.files = dict(_files(str(tree.root), inspector.engine.package))
+        self.files = dict(_files(tree, inspector.engine.package))
         self._read: dict[tuple[str, Kind], tuple[View, list[tuple[Spot, Trace]]] | None] = {}
         self._counts: dict[str, int] = {}
 
@@ -103,14 +103,17 @@ class Haystack:
         return {path: words(path.removesuffix(".py")) for path in self.files}
 
 
-def _files(root: str, package: str) -> Iterator[tuple[str, bytes]]:
-    for folder, names, files in os.walk(os.path.join(root, package)):  # noqa: PTH118 - thousands of files
-        names[:] = sorted(name for name in names if name != "__pycache__")
-        for name in sorted(files):
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)  # noqa: PTH118
-                try:
-                    with Path(path).open("rb") as file:
-                        yield os.path.relpath(path, root).replace(os.sep, "/"), file.read()
-                except OSError:
-                    continue  # what cannot be read cannot be patched either
+def _files(tree: SourceTree, package: str) -> Iterator[tuple[str, bytes]]:
+    """Folder by folder, a folder's files before those of the folders in it."""
+
+    def place(path: str) -> list[tuple[int, str]]:
+        *folders, name = path.split("/")
+        return [*((1, folder) for folder in folders), (0, name)]
+
+    for path in sorted(python_files(tree.root, package), key=place):
+        try:
+            source = tree.read(path)
+        except SmPatchError:
+            continue  # what cannot be read cannot be patched either
+        if source is not None:
+            yield path, source.data
