@@ -1,8 +1,9 @@
 """MXFP4 MoE, trtllm backend."""
 
 from patcher.arch import SM120, SM121
-from patcher.gate import Action, Evidence, Gate, Level
+from patcher.gate import Action, Gate, Level
 from patcher.sites import ConditionSite
+from patches.vllm import _trtllm_gen
 
 
 class MoeTrtllmMxfp4(Gate):
@@ -30,14 +31,5 @@ class MoeTrtllmMxfp4(Gate):
             "TrtLlmMxfp4ExpertsBase._supports_current_device",
         ),
     )
-    evidence = (
-        Evidence(
-            "https://github.com/vllm-project/vllm/pull/43906",
-            "the gate opened for SM12x: testers report a crash",
-        ),
-        Evidence(
-            "https://github.com/flashinfer-ai/flashinfer/issues/3294",
-            "trtllm-gen kernels are cubins without an SM12x build",
-        ),
-    )
-    risk = "the kernels are cubins for SM10x only; the server crashes when it loads them"
+    evidence = _trtllm_gen.EVIDENCE
+    risk = _trtllm_gen.RISK

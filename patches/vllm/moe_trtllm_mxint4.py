@@ -1,8 +1,9 @@
 """MXINT4 MoE, trtllm backend."""
 
 from patcher.arch import SM120, SM121
-from patcher.gate import Action, Evidence, Gate, Level
+from patcher.gate import Action, Gate, Level
 from patcher.sites import ConditionSite
+from patches.vllm import _trtllm_gen
 
 
 class MoeTrtllmMxint4(Gate):
@@ -29,14 +30,5 @@ class MoeTrtllmMxint4(Gate):
             "TrtLlmMxint4ExpertsMonolithic._supports_current_device",
         ),
     )
-    evidence = (
-        Evidence(
-            "https://github.com/vllm-project/vllm/pull/43906",
-            "the gate opened for SM12x: testers report a crash",
-        ),
-        Evidence(
-            "https://github.com/flashinfer-ai/flashinfer/issues/3294",
-            "trtllm-gen kernels are cubins without an SM12x build",
-        ),
-    )
-    risk = "the kernels are cubins for SM10x only; the server crashes when it loads them"
+    evidence = _trtllm_gen.EVIDENCE
+    risk = _trtllm_gen.RISK
