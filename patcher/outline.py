@@ -13,9 +13,8 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 Read = Callable[[bytes], ast.Module]
@@ -32,13 +31,16 @@ _NEXT = {b"": re.compile(rb"\n(?=[^\s#)\]}])"), _INDENT: re.compile(rb"\n {0,4}(
 _HEAD_ENDS = {b"": re.compile(rb"\n\)[^\n]*:(?=\n)"), _INDENT: re.compile(rb"\n    \)[^\n]*:(?=\n)")}
 
 
-def parse(data: bytes, read: Read) -> ast.Module:
-    """The tree of a file. Raises what ``read`` raises, here or on the first use of a definition's ``body``."""
+def parse(data: bytes, read: Read, lines: Sequence[int]) -> ast.Module:
+    """The tree of a file. ``lines``: the byte offset of the start of each line.
+
+    Raises what ``read`` raises, here or on the first use of a definition's ``body``.
+    """
     plain = len(data) >= _SMALL and not any(sign in data for sign in (b"\r", b"\f", b"\xef\xbb\xbf"))
     strings = _strings(data) if plain else None
     if strings is None:
         return read(data)
-    return _Text(data, strings, read).outlined()
+    return _Text(data, strings, read, lines).outlined()
 
 
 def _strings(data: bytes) -> list[tuple[int, int]] | None:
@@ -89,11 +91,11 @@ class _Cut(NamedTuple):
 class _Text:
     """A file of which definitions are left for later. ``strings``: where those in triple quotes are."""
 
-    def __init__(self, data: bytes, strings: list[tuple[int, int]], read: Read) -> None:
+    def __init__(self, data: bytes, strings: list[tuple[int, int]], read: Read, lines: Sequence[int]) -> None:
         self.data = data
         self.strings = strings
         self.read = read
-        self.lines = list(accumulate(map(len, data.splitlines(keepends=True)), initial=0))
+        self.lines = lines
 
     def outlined(self) -> ast.Module:
         cuts = list(self._cuts(b"", 0, len(self.data)))

@@ -65,7 +65,7 @@ class Source:
     @cached_property
     def tree(self) -> ast.Module:
         self._refuse_other_encodings()
-        return self._read(self.data) if self.whole else outline.parse(self.data, self._read)
+        return self._read(self.data) if self.whole else outline.parse(self.data, self._read, self.line_starts)
 
     def _read(self, data: bytes) -> ast.Module:
         try:

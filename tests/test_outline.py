@@ -52,6 +52,10 @@ PARTS = {
 FILLER = "FILLER = [\n" + "    0,\n" * 700 + "]\n"
 
 
+def outlined(data: bytes, read: outline.Read = ast.parse) -> ast.Module:
+    return outline.parse(data, read, Source("a.py", data).line_starts)
+
+
 def dumped(tree: ast.AST) -> str:
     return ast.dump(tree, include_attributes=True)
 
@@ -64,14 +68,14 @@ def later(tree: ast.Module) -> int:
 def test_the_tree_is_the_one_that_ast_gives(part: str) -> None:
     data = f"{FILLER}{part}".encode()
 
-    assert dumped(outline.parse(data, ast.parse)) == dumped(ast.parse(data))
+    assert dumped(outlined(data)) == dumped(ast.parse(data))
 
 
 @given(st.lists(st.sampled_from(list(PARTS.values())), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_so_it_is_however_parts_follow_each_other(parts: list[str]) -> None:
     data = "\n".join([FILLER, *parts]).encode()
-    tree = outline.parse(data, ast.parse)
+    tree = outlined(data)
     ends = [(node.lineno, node.end_lineno) for node in tree.body]
 
     assert ends == [(node.lineno, node.end_lineno) for node in ast.parse(data).body]
@@ -86,7 +90,7 @@ def test_a_body_is_parsed_when_it_is_looked_into_and_only_then() -> None:
         read.append(part)
         return ast.parse(part)
 
-    tree = outline.parse(data, counted)
+    tree = outlined(data, counted)
     function, cls = tree.body[-2:]
     assert (later(tree), read) == (2, [])
     assert isinstance(function, ast.FunctionDef)
@@ -102,7 +106,7 @@ def test_a_body_is_parsed_when_it_is_looked_into_and_only_then() -> None:
 @pytest.mark.parametrize("newline", ["\r\n", "\r"])
 def test_other_newlines_are_parsed_whole(newline: str) -> None:
     data = f"{FILLER}{PARTS['a class']}".replace("\n", newline).encode()
-    tree = outline.parse(data, ast.parse)
+    tree = outlined(data)
 
     assert later(tree) == 0
     assert dumped(tree) == dumped(ast.parse(data))

@@ -10,6 +10,7 @@ import pytest
 from patcher import outline
 from patcher.catalogue import engine_named, gates
 from patcher.scan import python_files
+from patcher.source import Source
 from scripts import releases
 
 pytestmark = pytest.mark.releases
@@ -38,7 +39,7 @@ def test_the_outline_is_the_tree(engine: str, release: str) -> None:
     for path in files(release, engine):
         data = path.read_bytes()
         total += len(data)
-        tree = outline.parse(data, read)
+        tree = outline.parse(data, read, Source(str(path), data).line_starts)
         before = parsed
         assert ast.dump(tree, include_attributes=True) == ast.dump(ast.parse(data), include_attributes=True), path
         parsed = before
